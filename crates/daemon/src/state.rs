@@ -520,6 +520,7 @@ fn groups(from: &Sources<'_>, index: &Index<'_>, view: &TargetView) -> Vec<Group
             reservation: reserved.map(|reservations| reservation(from, reservations)),
             removable: device.is_some_and(|d| d.removable),
             ejected: device.is_some_and(|d| d.ejected),
+            counters: l.counts.as_ref().map(session_state::counters),
         }
     };
     let awaited = |g: &GroupView| {

@@ -74,15 +74,19 @@ fn lun_counters(used: &[NexusCounts], listed: &[u64]) -> Vec<LunCounters> {
     let is_shown = |counts: &&NexusCounts| {
         counts.reads > 0 || counts.writes > 0 || listed.contains(&counts.lun)
     };
-    let one = |counts: &NexusCounts| LunCounters {
+    used.iter().filter(is_shown).take(LUN_COUNTERS_MAX).map(counters).collect()
+}
+
+/// Counters of a LUN as the API shows them.
+pub(super) fn counters(counts: &NexusCounts) -> LunCounters {
+    LunCounters {
         lun: counts.lun,
         reads: counts.reads,
         writes: counts.writes,
         read_bytes: counts.read_bytes,
         write_bytes: counts.written_bytes,
         errors: counts.errors,
-    };
-    used.iter().filter(is_shown).take(LUN_COUNTERS_MAX).map(one).collect()
+    }
 }
 
 /// A session as the API shows it.

@@ -40,7 +40,7 @@ use crate::qos::QosClient;
 use crate::registry::{LunEntry, LunMap};
 use crate::status::Ending;
 use crate::unit::Device;
-use crate::unit::events::nexus_made;
+use crate::unit::events::{nexus_made, nexus_mapped};
 use crate::unit::unit_attention::ItlNexus;
 
 /// Spreads LUNs, which the operator chooses and no peer does.
@@ -75,8 +75,8 @@ pub(crate) struct LastPath {
 
 /// Effect of a change of the map on an existing path.
 enum PathChange {
-    /// The unit is the same; its rule may be another.
-    Keep(bool),
+    /// The unit is the same; its rule and the group that counts its commands may be others.
+    Keep(Arc<LunEntry>),
     /// Another unit has its number.
     Exchange(Arc<LunEntry>),
     /// The number has no unit.
@@ -196,7 +196,7 @@ impl ItNexus {
             let Some(path) = was.or(is).and_then(|e| paths.get(&e.lun)) else { return };
             let fate = match is {
                 None => PathChange::Drop,
-                Some(e) if Arc::ptr_eq(&e.device, path.device()) => PathChange::Keep(e.read_only),
+                Some(e) if Arc::ptr_eq(&e.device, path.device()) => PathChange::Keep(e.clone()),
                 Some(e) => PathChange::Exchange(e.clone()),
             };
             fates.push((path.clone(), fate));
@@ -204,11 +204,13 @@ impl ItNexus {
         drop(paths);
         for (path, fate) in fates {
             match fate {
-                PathChange::Keep(read_only) => {
+                PathChange::Keep(entry) => {
+                    let read_only = entry.read_only;
                     if path.read_only.replace(read_only) != read_only {
                         let bits = if read_only { flags::PROTECTED } else { 0 };
                         path.nexus().put(flags::PROTECTED, bits);
                     }
+                    nexus_mapped(path.device(), path.nexus(), entry.usage());
                 }
                 PathChange::Drop => {
                     self.forget_last_path(&path);
@@ -343,6 +345,7 @@ impl ItNexus {
         let nexus = Arc::new(ItlNexus::new(self.port().clone(), entry.lun, first));
         entry.device.enlist(&nexus);
         nexus_made(&entry.device, &nexus);
+        nexus_mapped(&entry.device, &nexus, entry.usage());
         let seat = QosClient::new(self.engine().flow(&entry.device));
         let (registry, ids) = (self.engine().registry(), entry.device.identity_text());
         if !registry.known().check_or_record(self.port(), entry.lun, &ids) {

@@ -285,8 +285,10 @@ fn build_map(
     }
     let mut map = was.with_addressing(spec.addressing);
     for line in &lines {
-        let entry = resolve(at, line, find)?;
-        if map.get(line.lun).is_none_or(|e| !e.same(&entry)) {
+        let mut entry = resolve(at, line, find)?;
+        let former = map.get(line.lun);
+        if former.is_none_or(|e| !e.same(&entry)) {
+            entry.succeed(former);
             map.set(line.lun, Some(Arc::new(entry)));
         }
     }
@@ -319,7 +321,7 @@ pub(super) fn resolve(
     };
     // Such a disk is not written: its hosts are as those of a LUN with mode `ro`.
     let read_only = line.read_only || device.spec().read_only && !device.spec().removable;
-    Ok(LunEntry { lun: line.lun, device, read_only })
+    Ok(LunEntry::new(line.lun, device, read_only))
 }
 
 fn refuse_overlap(target: &str, a: &Group, b: &Group) -> Result<(), Error> {

@@ -16,11 +16,13 @@
 //!  T4  A number that is awaited has no entry: its unit is configured and not there yet.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use wire::scsi::Addressing;
 
 use crate::unit::Device;
+use crate::unit::counters::NexusCounts;
+use crate::unit::lun_usage::LunUsage;
 
 /// Largest LUN, the maximum of extended flat addressing in one level. A larger one is refused.
 pub const LUN_MAX: u64 = wire::scsi::LUN_MAX as u64;
@@ -39,9 +41,40 @@ pub struct LunEntry {
     pub device: Arc<Device>,
     /// Writes are refused.
     pub read_only: bool,
+    /// Counters, once a session has used it.
+    usage: OnceLock<Arc<LunUsage>>,
 }
 
 impl LunEntry {
+    /// An entry that no session has used.
+    pub(crate) fn new(lun: u64, device: Arc<Device>, read_only: bool) -> LunEntry {
+        LunEntry { lun, device, read_only, usage: OnceLock::new() }
+    }
+
+    /// Counters of its commands, made when they are first requested.
+    pub(crate) fn usage(&self) -> &Arc<LunUsage> {
+        self.usage.get_or_init(Arc::default)
+    }
+
+    /// The commands of all sessions since the LUN was mapped to the unit; `None`: no session has
+    /// used it.
+    pub fn counts(&self) -> Option<NexusCounts> {
+        self.usage.get().map(|usage| usage.counts(self.lun))
+    }
+
+    /// Continues the counters of the earlier entry of its number, if that grants the same unit.
+    pub(crate) fn succeed(&mut self, former: Option<&Arc<LunEntry>>) {
+        if let Some(former) = former.filter(|e| Arc::ptr_eq(&e.device, &self.device)) {
+            self.usage = OnceLock::from(former.usage().clone());
+        }
+    }
+
+    /// True when sessions that used this entry are counted by the other one too.
+    fn is_counted_by(&self, other: &LunEntry) -> bool {
+        let is_same = |usage| other.usage.get().is_some_and(|own| Arc::ptr_eq(own, usage));
+        self.usage.get().is_none_or(is_same)
+    }
+
     /// True when both grant the same unit under the same rule.
     pub fn same(&self, other: &LunEntry) -> bool {
         Arc::ptr_eq(&self.device, &other.device) && self.read_only == other.read_only
@@ -240,7 +273,7 @@ impl LunMap {
     }
 
     /// Reports each number whose entries in `self` and `new` differ, in ascending order, with both
-    /// entries. Parts that both share cost nothing (T2).
+    /// entries; also if only their counters differ. Parts that both share cost nothing (T2).
     pub fn compare(&self, new: &LunMap, tell: &mut DiffVisitor<'_>) {
         compare(self.place(new.height), new.place(self.height), tell);
     }
@@ -304,7 +337,7 @@ fn compare(a: TreeCursor<'_>, b: TreeCursor<'_>, tell: &mut DiffVisitor<'_>) {
         }
         match (a.entry(at), b.entry(at)) {
             (None, None) => {}
-            (Some(x), Some(y)) if Arc::ptr_eq(x, y) || x.same(y) => {}
+            (Some(x), Some(y)) if Arc::ptr_eq(x, y) || x.same(y) && x.is_counted_by(y) => {}
             (x, y) => tell(x, y),
         }
     }
@@ -357,13 +390,26 @@ mod tests {
     }
 
     fn entry(lun: u64, device: &Arc<Device>) -> Arc<LunEntry> {
-        Arc::new(LunEntry { lun, device: device.clone(), read_only: false })
+        Arc::new(LunEntry::new(lun, device.clone(), false))
     }
 
     /// Numbers near the places where something changes.
     fn number(dice: &mut Prng) -> u64 {
         let base = [0, 63, 64, 4095, 4096, 16383, 16384, 262_143, 262_144, LUN_MAX - 3];
         (base[dice.below(base.len())] + dice.below(4) as u64).min(LUN_MAX)
+    }
+
+    /// U2 of unit/lun_usage.rs.
+    #[test]
+    fn entry_continues_the_counters_of_its_unit_alone() {
+        let devices = devices(2);
+        let (old, mut same) = (entry(0, &devices[0]), LunEntry::new(0, devices[0].clone(), true));
+        assert!(old.counts().is_none(), "no session has used it");
+        same.succeed(Some(&old));
+        assert!(Arc::ptr_eq(old.usage(), same.usage()) && old.is_counted_by(&same));
+        let mut other = LunEntry::new(0, devices[1].clone(), false);
+        other.succeed(Some(&old));
+        assert!(other.counts().is_none() && !old.is_counted_by(&other));
     }
 
     /// R1 of registry/mod.rs.

@@ -459,7 +459,9 @@ impl Registry {
         for change in changes {
             match change {
                 LunChange::Set(line) => {
-                    let entry = groups::resolve(&at, line, &|d| state.devices.get(d).cloned())?;
+                    let find = |d: &str| state.devices.get(d).cloned();
+                    let mut entry = groups::resolve(&at, line, &find)?;
+                    entry.succeed(new.get(line.lun));
                     new.set(line.lun, Some(Arc::new(entry)))
                 }
                 LunChange::Await(lun, unit) => new.set_waiting(*lun, unit),

@@ -86,6 +86,8 @@ pub struct LunView {
     pub label: Arc<Label>,
     /// Writes are refused.
     pub read_only: bool,
+    /// Commands of all sessions since it was mapped, if a session has used it.
+    pub counts: Option<NexusCounts>,
 }
 
 /// A logical unit.
@@ -136,7 +138,8 @@ impl Registry {
         view
     }
 
-    /// The same without the names of units for hosts and without counters of nexuses. `pause` is
+    /// The same without the names of units for hosts and without counters of nexuses: a daemon may
+    /// have many million. Those of a LUN of a group are summed, for used LUNs only. `pause` is
     /// called after each unit and after each LUN of a group.
     pub fn figures(&self, pause: &mut dyn FnMut()) -> RegistryView {
         self.figures_and_devices(pause).0
@@ -232,7 +235,7 @@ fn group_view(g: &super::Group, pause: &mut dyn FnMut()) -> GroupView {
     let luns = g.luns();
     let lun = |e: &Arc<LunEntry>| {
         pause();
-        LunView { lun: e.lun, label: e.device.label(), read_only: e.read_only }
+        LunView { lun: e.lun, label: e.device.label(), read_only: e.read_only, counts: e.counts() }
     };
     GroupView {
         name: g.name.clone(),

@@ -38,7 +38,7 @@ pub(crate) enum Count {
 
 const COUNTS: usize = 11;
 
-type Sums = [u64; COUNTS];
+pub(super) type Sums = [u64; COUNTS];
 
 /// Counters of one nexus (C1).
 #[derive(Default)]
@@ -84,7 +84,7 @@ impl Counts {
         }
     }
 
-    fn collect(&self, sums: &mut Sums) {
+    pub(super) fn collect(&self, sums: &mut Sums) {
         for (sum, counter) in sums.iter_mut().zip(&self.0) {
             *sum = sum.wrapping_add(counter.load(Relaxed));
         }
@@ -95,7 +95,8 @@ impl Counts {
     }
 }
 
-/// Counters of the commands of one nexus since its session has used the unit, for lists.
+/// Counters of the commands of one nexus since its session has used the unit, for lists; or those
+/// of all nexuses of a LUN of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NexusCounts {
     /// The number under which the initiator sees the unit.
@@ -117,10 +118,15 @@ impl NexusCounts {
     pub(crate) fn of(nexus: &ItlNexus) -> NexusCounts {
         let mut sums = Sums::default();
         nexus.counts().collect(&mut sums);
+        NexusCounts::new(nexus.lun(), &sums)
+    }
+
+    /// The counters of a LUN.
+    pub(super) fn new(lun: u64, sums: &Sums) -> NexusCounts {
         let of = |count: Count| sums.get(count as usize).copied().unwrap_or(0);
         let errors = [Count::ReadErrors, Count::WriteErrors, Count::VerifyErrors].map(of);
         NexusCounts {
-            lun: nexus.lun(),
+            lun,
             reads: of(Count::Reads),
             writes: of(Count::Writes),
             read_bytes: of(Count::ReadBytes),

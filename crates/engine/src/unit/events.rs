@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::unit::Device;
+use crate::unit::lun_usage::LunUsage;
 use crate::unit::unit_attention::ItlNexus;
 
 /// A nexus has just been enlisted with its unit. Rights of the past that belong to its port are
@@ -16,12 +17,34 @@ pub(crate) fn nexus_made(device: &Arc<Device>, nexus: &Arc<ItlNexus>) {
 /// or I_T NEXUS RESET, after which it continues.
 pub(crate) fn nexus_lost(device: &Arc<Device>, nexus: &Arc<ItlNexus>) {
     device.reservations().session_ended(device, nexus.port().session);
-    device.history().ended(nexus);
+    end_counts(device, nexus);
     device.initiator_data().state().buffers.remove(&nexus.port().session);
     if device.spec().removable {
         device.condition().prevent(nexus, false);
     }
     device.operations().forget(nexus);
+}
+
+/// A nexus belongs to this LUN of a group from now on: it is new, or its session has another group.
+pub(crate) fn nexus_mapped(device: &Device, nexus: &Arc<ItlNexus>, to: &Arc<LunUsage>) {
+    let from = nexus.usage();
+    if from.as_ref().is_some_and(|from| Arc::ptr_eq(from, to)) {
+        return;
+    }
+    end_counts(device, nexus);
+    if let Some(from) = from {
+        from.remove(nexus);
+    }
+    to.enlist(nexus);
+}
+
+/// Counters of a nexus begin at zero; the unit and the LUN of the group keep them.
+fn end_counts(device: &Device, nexus: &ItlNexus) {
+    let end = || device.history().ended(nexus);
+    match nexus.usage() {
+        Some(usage) => usage.keep(nexus, end),
+        None => end(),
+    }
 }
 
 /// LOGICAL UNIT RESET, before any nexus is notified.

@@ -19,6 +19,7 @@ pub mod ids;
 pub(crate) mod initiator_data;
 pub(crate) mod kind;
 pub(crate) mod loss;
+pub(crate) mod lun_usage;
 pub(crate) mod medium_state;
 pub(crate) mod message;
 pub(crate) mod owner;

@@ -28,6 +28,7 @@ use crate::flags;
 use crate::reservations::Identity;
 use crate::unit::Device;
 use crate::unit::counters::Counts;
+use crate::unit::lun_usage::LunUsage;
 
 /// Conditions in one queue. When it is full the newest one is replaced by a reset condition, after
 /// which the initiator reads all state again.
@@ -62,6 +63,7 @@ pub struct ItlNexus {
     port: Arc<Port>,
     queue: Mutex<VecDeque<Asc>>,
     counts: Counts,
+    usage: Mutex<Option<Arc<LunUsage>>>,
 }
 
 impl ItlNexus {
@@ -80,6 +82,16 @@ impl ItlNexus {
     /// Counters of its commands; written by its session's core only.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// The LUN of a group at which its commands are counted.
+    pub(crate) fn usage(&self) -> Option<Arc<LunUsage>> {
+        self.usage.lock().clone()
+    }
+
+    /// Sets the LUN at which its commands are counted: see [`LunUsage::enlist`].
+    pub(crate) fn set_usage(&self, usage: Arc<LunUsage>) {
+        *self.usage.lock() = Some(usage);
     }
 
     /// The number under which the initiator sees the unit.

@@ -508,6 +508,43 @@ fn requests_are_counted_for_each_session_and_lun() {
     assert_eq!(of(&second), [[0, 0, 0, 0, 0], [1, 1, 512, 0, 0]]);
 }
 
+/// U1 of unit/lun_usage.rs.
+#[test]
+fn lun_of_a_group_keeps_the_counts_of_ended_sessions() {
+    let world = World::simple(5, 64);
+    let of = |group: &str| {
+        let figures = world.registry.figures(&mut || ());
+        let group = figures.targets[0].groups.iter().find(|g| g.name == group).expect("a group");
+        group.luns[0].counts.map(|c| (c.reads, c.writes, c.read_bytes))
+    };
+    let groups = |read_only: bool, second: &str| {
+        let luns: &[(u64, &str, bool)] = &[(0, "d0", read_only)];
+        world.groups(&[("a", &["first", second], luns), ("b", &["second", "z"], luns)]);
+    };
+    groups(false, "y");
+    assert_eq!((of("a"), of("b")), (None, None), "no session has used them");
+    let [first, second] = ["first", "second"].map(|name| world.calm(0, name, &[0]));
+    for host in [&first, &first, &second] {
+        world.run(host, 0, &world::read16(0, 1), 512, &[]).good();
+    }
+    assert_eq!((of("a"), of("b")), (Some((2, 0, 1024)), Some((1, 0, 512))));
+    // I_T NEXUS RESET begins the counters of the nexus anew, and an end of the session ends them.
+    first.manage(TmFunction::NexusReset, 0, None);
+    world.turn();
+    assert_eq!(of("a"), Some((2, 0, 1024)));
+    first.session.close();
+    assert!(first.ended());
+    groups(true, "y");
+    assert_eq!(of("a"), Some((2, 0, 1024)), "another mode of the same unit");
+    groups(false, "y");
+    world.run(&second, 0, &world::read16(0, 1), 512, &[]).good();
+    // The second session moves to group a: its former requests stay at group b.
+    let luns: &[(u64, &str, bool)] = &[(0, "d0", false)];
+    world.groups(&[("a", &["first", "second"], luns), ("b", &["z"], luns)]);
+    world.run(&second, 0, &world::read16(0, 1), 512, &[]).good();
+    assert_eq!((of("a"), of("b")), (Some((3, 0, 1536)), Some((2, 0, 1024))));
+}
+
 #[test]
 fn figures_are_the_view_without_names_for_hosts_and_nexuses() {
     let mut world = World::simple(5, 64);

@@ -172,6 +172,10 @@ pub struct LunState {
     /// The medium of the unit is out; `tray load` loads one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ejected: bool,
+    /// Counters of all sessions since the LUN was mapped, of ended ones too; absent before the
+    /// first command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<LunCounters>,
 }
 
 /// Reservation and registrants of a unit.
@@ -216,7 +220,7 @@ pub struct Digests {
 /// Most LUNs whose counters a session has.
 pub const LUN_COUNTERS_MAX: usize = 1024;
 
-/// Counters of one LUN of a session, since the session has used it.
+/// Counters of one LUN: of a session since it has used the LUN, or of all sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LunCounters {

@@ -211,6 +211,16 @@ pub const METRICS: &[Family] = &[
         &["provider", "op"],
         "Requests of LUNs at their provider, of all targets together; write as for providers",
     ),
+    counter(
+        "ashlar_lun_requests_total",
+        &["target", "driver", "group", "lun", "provider", "op"],
+        "Reads and writes of a LUN of a group by all sessions, since it was mapped to its provider",
+    ),
+    counter(
+        "ashlar_lun_bytes_total",
+        &["target", "driver", "group", "lun", "provider", "op"],
+        "Bytes of reads and writes of a LUN of a group",
+    ),
     gauge(
         "ashlar_lun_reserved",
         &["target", "provider"],

@@ -50,6 +50,7 @@ pub fn render(state: &SystemState, series_max: u32, format: Format) -> Vec<u8> {
     used.providers.iter().for_each(|(g, p)| provider_counters(&g.class, p, &mut page));
     let sessions: Vec<SessionSums<'_>> = state.targets.iter().map(SessionSums::of).collect();
     sessions.iter().for_each(|sums| sums.counters(&mut page));
+    state.targets.iter().for_each(|t| lun_counters(t, &mut page));
     let is_disk = |g: &GeomState| g.class == "disk";
     let of_disks = |which: bool| used.providers.iter().filter(move |(g, _)| is_disk(g) == which);
     of_disks(true).for_each(|(g, p)| provider_latency(&g.class, p, &mut page));
@@ -221,6 +222,28 @@ fn units(target: &TargetState, page: &mut Page) {
         }
         if let Some(limit) = lun.limit {
             unit.add(metric!("ashlar_lun_limit"), limit);
+        }
+    }
+}
+
+/// Requests of the LUNs of a target's groups that have been used.
+fn lun_counters(target: &TargetState, page: &mut Page) {
+    let luns = target.groups.iter().flat_map(|g| g.luns.iter().map(move |lun| (g, lun)));
+    for (group, lun) in luns {
+        let Some(c) = lun.counters.filter(|c| c.reads > 0 || c.writes > 0) else { continue };
+        let number = lun.lun.to_string();
+        let mut of = page.object(&[
+            ("target", &target.name),
+            ("driver", &target.driver),
+            ("group", &group.name),
+            ("lun", &number),
+            ("provider", &lun.provider),
+        ]);
+        for (op, requests, bytes) in
+            [("read", c.reads, c.read_bytes), ("write", c.writes, c.write_bytes)]
+        {
+            of.add_with(metric!("ashlar_lun_requests_total"), ("op", op), requests);
+            of.add_with(metric!("ashlar_lun_bytes_total"), ("op", op), bytes);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::api::{
-    Bucket, CertificateState, GroupState, Histogram, OpStats, RebuildState, RegistrantState,
-    ReservationState, SessionState, SpaceState,
+    Bucket, CertificateState, GroupState, Histogram, LunCounters, OpStats, RebuildState,
+    RegistrantState, ReservationState, SessionState, SpaceState,
 };
 use crate::fake::geom_state;
 use std::path::Path;
@@ -336,6 +336,37 @@ fn initiators_and_luns_have_histograms() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }
+}
+
+#[test]
+fn each_used_lun_of_a_group_has_counters() {
+    let lun = |lun, reads| LunState {
+        lun,
+        provider: "d0".into(),
+        counters: Some(LunCounters { lun, reads, read_bytes: 512 * reads, ..Default::default() }),
+        ..LunState::default()
+    };
+    let group = |name: &str, luns| GroupState { name: name.into(), luns, ..GroupState::default() };
+    let target = TargetState {
+        name: "t".into(),
+        driver: "iscsi".into(),
+        groups: vec![group("a", vec![lun(0, 3), lun(7, 0)]), group("b", vec![lun(0, 5)])],
+        ..TargetState::default()
+    };
+    let text = text_page(&SystemState { targets: vec![target], ..SystemState::default() }, ALL);
+    let with = |group: &str, op: &str| {
+        let target = "target=\"t\",driver=\"iscsi\"";
+        format!("{{{target},group=\"{group}\",lun=\"0\",provider=\"d0\",op=\"{op}\"}}")
+    };
+    for line in [
+        format!("ashlar_lun_requests_total{} 3", with("a", "read")),
+        format!("ashlar_lun_bytes_total{} 1536", with("a", "read")),
+        format!("ashlar_lun_requests_total{} 0", with("a", "write")),
+        format!("ashlar_lun_requests_total{} 5", with("b", "read")),
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+    }
+    assert!(!text.contains("lun=\"7\""), "an idle LUN has no series\n{text}");
 }
 
 #[test]

@@ -359,6 +359,25 @@ mod tests {
     }
 
     #[test]
+    fn manual_lists_the_calls_of_limited_tokens() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let manual = std::fs::read_to_string(root.join("docs/security.md")).expect("a page");
+        let (_, section) = manual.split_once("\n## Limited tokens\n").expect("a section");
+        let role = |verb: &str| {
+            let family = verb.split('.').next().unwrap_or_default();
+            let names = [format!("`{verb}`"), format!("`{family}.*`")];
+            let mut rows = section.lines().filter(|line| line.starts_with("| "));
+            let row = rows.find(|row| names.iter().any(|name| row.contains(name.as_str())))?;
+            row.split(['|', '`', ' ']).find(|word| !word.is_empty())
+        };
+        for of in PERMISSIONS.iter().filter(|of| !of.name.starts_with('/')) {
+            let may = of.is_limited || !of.scope.is_empty();
+            let expected = if may { of.role.label() } else { "none" };
+            assert_eq!(role(of.name), Some(expected), "{}", of.name);
+        }
+    }
+
+    #[test]
     fn refusal_of_a_limited_role_names_the_scope_and_the_next_step() {
         let of_target = caller(Admin, Some("iqn.a:t"), None);
         let error = |verb: &str, params: Value| {

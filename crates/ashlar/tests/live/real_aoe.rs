@@ -1,6 +1,7 @@
 //! AoE with the driver of a real kernel and the tools of others. The daemon is in a guest, at one
 //! end of a cable whose other end the kernel's `aoe` module has. A file system on a shelf, frames
-//! that get lost, the daemon killed under a writer.
+//! that get lost, the daemon killed under a writer. The guest's kernel has Landlock and enforces the
+//! sandbox.
 
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ const DEADLINE: Duration = Duration::from_secs(900);
 const CONFIG: &str = r#"
 [daemon]
 cores = 2
+sandbox = true
+sandbox_required = true
 
 [[disk]]
 name = "d0"
@@ -120,6 +123,23 @@ fn found(script: &mut Script) {
     );
 }
 
+/// Its kernel enforces the sandbox, which that of the machine may not.
+fn confined(script: &mut Script) {
+    add(
+        script,
+        "the kernel enforces the sandbox, and a plan refuses another folder",
+        "says ashlar status -- 'in a sandbox'; ashlar doctor sandbox\n\
+         fact /tmp/log 'sandbox: enforced'\n\
+         fact /proc/$(cat /tmp/pid)/status 'NoNewPrivs:.1' 'Seccomp:.2'\n\
+         [ $(grep -c 'serves without it' /tmp/log) = 0 ]\n\
+         cp /data/ashlar.toml /tmp/other.toml\n\
+         printf '[[disk]]\\nname = \"d2\"\\nkind = \"file\"\\npath = \"/mnt/d2.img\"\\n' \
+         >>/tmp/other.toml\n\
+         printf 'create = true\\nsize = 1048576\\n' >>/tmp/other.toml\n\
+         ends 1 ashlar plan /tmp/other.toml; fact /tmp/ends 'changes there are not permitted'",
+    );
+}
+
 fn outlived(script: &mut Script) {
     add(
         script,
@@ -152,11 +172,13 @@ fn outlived(script: &mut Script) {
 }
 
 /// A shelf serves the driver of a real kernel.
+/// X1 of daemon/src/sandbox.rs, X3 of daemon/src/sandbox.rs.
 pub fn check(guest: &mut SharedGuest) {
     let mut script = Script::new();
     script.files = Tree::some(200).unwrap().guest_files();
     script.file("rig/tools.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
     found(&mut script);
+    confined(&mut script);
     outlived(&mut script);
     let how = Boot { deadline: DEADLINE, core: None };
     let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {

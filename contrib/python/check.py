@@ -4,12 +4,14 @@ check.py URL CA ADMIN_TOKEN VIEWER_TOKEN SOCKET CONFIGURATION
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from ashlar_client.api.classes import disk_list, disk_resize
 from ashlar_client.api.routes import get_state
 from ashlar_client.api.verbs import plan, status
 from ashlar_client.connect import (
+    AnyClient,
     RefusedError,
     answered,
     apply,
@@ -19,8 +21,9 @@ from ashlar_client.connect import (
     wait_for_luns,
 )
 from ashlar_client.models import (
+    ApplyAnswer,
     DiskResizeParams,
-    GeomListing,
+    Event,
     GeomListParams,
     Health,
     Kind,
@@ -31,7 +34,7 @@ from ashlar_client.models import (
 MORE = '[[disk]]\nname = "extra"\nkind = "memory"\nsize = "8MiB"\n'
 
 
-def refusal(call):
+def refusal(call: Callable[[], object]) -> Kind:
     """The kind of the refusal of a call that must be refused."""
     try:
         call()
@@ -40,33 +43,48 @@ def refusal(call):
     raise AssertionError("the call was not refused")
 
 
-def check(name, is_right):
+def number(event: Event) -> int:
+    """The number of an event, which each one has."""
+    if not isinstance(event.id, int):
+        raise AssertionError("an event has no number")
+    return event.id
+
+
+def check(name: str, is_right: bool) -> None:
     if not is_right:
         raise AssertionError(name)
     print(f"ok {name}")
 
 
-def main(url, ca, admin_token, viewer_token, socket, configuration):
+def main(
+    url: str, ca: str, admin_token: str, viewer_token: str, socket: str, configuration: str
+) -> None:
     admin, viewer = (over_network(url, token, ca=ca) for token in (admin_token, viewer_token))
     now = answered(status.sync_detailed(client=viewer, body=StatusParams()))
     check("status", isinstance(now.health, Health) and not now.starting)
     state = answered(get_state.sync_detailed(client=viewer))
-    luns = [lun for target in state.targets for group in target.groups for lun in group.luns]
+    luns = [
+        lun
+        for target in state.targets or []
+        for group in target.groups or []
+        for lun in group.luns or []
+    ]
     check("luns", [(lun.lun, lun.provider) for lun in luns] == [(0, "d0")])
 
     listed = answered(disk_list.sync_detailed(client=viewer, body=GeomListParams(names=["d0"])))
-    names = [geom.name for geom in listed.geoms] if isinstance(listed, GeomListing) else None
-    check("verb of a class", names == ["d0"])
-    body = DiskResizeParams(name="d0")
-    kind = refusal(lambda: answered(disk_resize.sync_detailed(client=viewer, body=body)))
+    check("verb of a class", [geom.name for geom in listed.geoms] == ["d0"])
+    resize = DiskResizeParams(name="d0")
+    kind = refusal(lambda: answered(disk_resize.sync_detailed(client=viewer, body=resize)))
     check("viewer is refused a verb of a class", kind is Kind.FORBIDDEN)
 
     document = Path(configuration).read_text(encoding="utf-8") + MORE
-    body = PlanParams(document=document, file=configuration)
-    planned = answered(plan.sync_detailed(client=admin, body=body))
-    check("plan", len(planned.steps) == 1 and planned.steps[0].action.disk.name == "extra")
+    params = PlanParams(document=document, file=configuration)
+    planned = answered(plan.sync_detailed(client=admin, body=params))
+    # An action is one of many classes.
+    added = [step.to_dict()["action"]["disk"]["name"] for step in planned.steps]
+    check("plan", added == ["extra"])
 
-    def change(client, generation):
+    def change(client: AnyClient, generation: int) -> ApplyAnswer:
         return apply(client, document, file=configuration, if_generation=generation)
 
     forbidden = refusal(lambda: change(viewer, planned.generation))
@@ -81,10 +99,11 @@ def main(url, ca, admin_token, viewer_token, socket, configuration):
 
     stream = events(viewer)
     first, second = next(stream), next(stream)
-    check("events", second.id == first.id + 1)
-    check("events resume", next(events(viewer, after=first.id)).id == second.id)
+    check("events", number(second) == number(first) + 1)
+    resumed = next(events(viewer, after=number(first)))
+    check("events resume", number(resumed) == number(second))
     state = answered(get_state.sync_detailed(client=over_socket(socket)))
-    check("socket", "extra" in [disk.name for disk in state.disks])
+    check("socket", "extra" in [disk.name for disk in state.disks or []])
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import httpx
 from .api.routes import get_state
 from .api.verbs import apply as apply_verb
 from .client import AuthenticatedClient, Client
+from .errors import UnexpectedStatus
 from .models import ApplyAnswer, ApplyParams, Error, ErrorAnswer, Event
 from .types import UNSET, Response
 
@@ -73,10 +74,16 @@ def over_network(
 
 
 def answered(response: Response[Answer | ErrorAnswer]) -> Answer:
-    """The answer in a response. Raises RefusedError for a refusal."""
-    if isinstance(response.parsed, ErrorAnswer):
-        raise RefusedError(response.parsed.error)
-    return response.parsed
+    """The answer in a response. Raises RefusedError for a refusal.
+
+    A response that is neither (of a proxy, for example) raises UnexpectedStatus.
+    """
+    parsed = response.parsed
+    if isinstance(parsed, ErrorAnswer):
+        raise RefusedError(parsed.error)
+    if parsed is None:
+        raise UnexpectedStatus(response.status_code, response.content)
+    return parsed
 
 
 def apply(

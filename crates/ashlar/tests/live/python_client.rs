@@ -1,5 +1,6 @@
-//! The Python client: its generator makes it of the program's own OpenAPI document, and it works
-//! over TLS with tokens. Needs Python 3.11 with venv, and is left out without it.
+//! The Python client: its generator makes it of the program's own OpenAPI document, its types are
+//! consistent, and it works over TLS with tokens. Needs Python 3.11 with venv, and is left out
+//! without it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,8 +14,13 @@ use crate::fixture::Fixture;
 /// The generator and the libraries, for pip.
 const REQUIREMENTS: &str = include_str!("../../../../ci/packages/python.txt");
 
+/// Those that the client itself does not need.
+const TOOLS: [&str; 2] = ["openapi-python-client", "mypy"];
+
 /// Longest installation by pip.
 const INSTALL: Duration = Duration::from_secs(300);
+/// Longest check of the types: every model is read.
+const TYPES: Duration = Duration::from_secs(300);
 /// Longest run of the generator, of a build, and of the client.
 const RUN: Duration = Duration::from_secs(120);
 
@@ -74,6 +80,15 @@ fn install(fixture: &Fixture, bin: &Path) -> PathBuf {
     site
 }
 
+/// Checks the types of the part of the client that is not generated, and of a program that uses it.
+fn check_types(fixture: &Fixture, bin: &Path, site: &Path) {
+    let mut mypy = Command::new(bin.join("mypy"));
+    mypy.args(["--strict", "-m", "ashlar_client.connect", "-m", "check", "--cache-dir"]);
+    mypy.arg(fixture.path("mypy")).env("PYTHONPATH", site).env("MYPYPATH", folder());
+    let said = run(&mut mypy, TYPES);
+    assert!(said.contains("no issues found in 2 source files"), "{said}");
+}
+
 #[test]
 fn python_client_is_generated_and_used_over_tls() {
     let bin = environment();
@@ -99,6 +114,7 @@ fn python_client_is_generated_and_used_over_tls() {
     let is_open = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
     fixture.until("the API is served", RUN, is_open);
     let site = install(&fixture, &bin);
+    check_types(&fixture, &bin, &site);
     let mut check = Command::new(bin.join("python"));
     check.arg(folder().join("check.py")).arg(format!("https://127.0.0.1:{port}"));
     check.arg(papers.file("ca.pem"));
@@ -116,8 +132,8 @@ fn python_client_has_the_version_of_the_program() {
     let project = std::fs::read_to_string(folder().join("pyproject.toml")).unwrap();
     let version = format!("\nversion = \"{}\"\n", env!("CARGO_PKG_VERSION"));
     assert!(project.contains(&version), "contrib/python/pyproject.toml: not{version}");
-    let is_pinned = |line: &&str| !line.starts_with("openapi-python-client");
-    for library in packages::names(REQUIREMENTS).into_iter().filter(is_pinned) {
+    let is_library = |line: &&str| !TOOLS.iter().any(|tool| line.starts_with(tool));
+    for library in packages::names(REQUIREMENTS).into_iter().filter(is_library) {
         assert!(project.contains(library), "contrib/python/pyproject.toml: not {library}");
     }
 }

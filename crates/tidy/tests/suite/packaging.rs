@@ -232,6 +232,28 @@ fn removal_unloads_the_apparmor_profile_of_a_stopped_daemon() {
     }
 }
 
+/// Files outside of the daemon's own folders, with the rule for each.
+#[test]
+fn apparmor_profile_permits_the_fixed_paths_that_the_daemon_reads() {
+    let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).expect(path);
+    let profile = read("contrib/apparmor/ashlar");
+    for (source, words, rule) in [
+        ("daemon/src/attach/host.rs", "/proc/swaps", "@{PROC}/swaps r,"),
+        ("daemon/src/initiator.rs", "/etc/iscsi/init", "/etc/iscsi/initiatorname.iscsi r,"),
+        ("daemon/src/plant.rs", "available_parallelism", "@{sys}/fs/cgroup/** r,"),
+        ("disks/src/kind.rs", "/etc/machine-id", "/etc/machine-id r,"),
+        ("disks/src/sysfs.rs", "/sys/devices", "@{sys}/devices/** r,"),
+        ("disks/src/sysfs.rs", "/proc/self/mountinfo", "@{PROC}/@{pid}/** r,"),
+        ("drivers/src/nbd/file.rs", "/etc/passwd", "include <abstractions/nameservice>"),
+        ("mgmt/src/log_form.rs", "/run/systemd/journal/socket", "include <abstractions/base>"),
+        ("mgmt/src/remote.rs", "/etc/ssl/certs/", "include <abstractions/ssl_certs>"),
+        ("mgmt/src/webhook/mod.rs", "/sys/kernel/hostname", "@{PROC}/sys/kernel/hostname r,"),
+    ] {
+        assert!(read(&format!("crates/{source}")).contains(words), "{source}: {words} is not read");
+        assert!(profile.lines().any(|line| line.trim() == rule), "no rule {rule} for {source}");
+    }
+}
+
 /// Standard output of a program that must succeed.
 fn output_of(program: &str, words: &[&str]) -> String {
     let out = Command::new(program).args(words).output().expect("it runs");

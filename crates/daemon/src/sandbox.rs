@@ -6,9 +6,9 @@
 //! run:     no program            mounted: nothing            gained: no privilege by a file
 //! called:  system calls of a list (see `system_calls`)
 //! ```
-//! Reading is not restricted beyond the rights of the daemon's user: it needs the configuration,
-//! certificates, secrets, time zones and names of hosts. An object that `apply` adds in another
-//! folder is refused, as `plan` reports, until a start reads the file.
+//! Reading is restricted with `sandbox_read_folders` alone: to these folders, those of all paths in
+//! the configuration, and those of the system. An object that `apply` adds in another folder is
+//! refused, as `plan` reports, until a start reads the file.
 //!
 //! Invariants
 //!  X1  The restriction begins before the first core and the control thread start, so every thread
@@ -35,7 +35,7 @@ use landlock::{
     path_beneath_rules,
 };
 use mgmt::api::{Error, Kind, Result, SandboxFolder};
-use mgmt::config::{Config, SystemCalls, writable_folders};
+use mgmt::config::{Config, SystemCalls, readable_folders, writable_folders};
 use mgmt::plan::Action;
 use serde_json::Value;
 
@@ -45,10 +45,27 @@ const RIGHTS: ABI = ABI::V5;
 /// Disks, and pseudo devices.
 const DEVICES: &str = "/dev";
 
+/// Folders of the system that the daemon and its C library read: names of hosts and users with
+/// their caches, time zones, CA certificates, libraries, and facts of devices and processes.
+const SYSTEM: [&str; 9] = [
+    "/etc",
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/proc",
+    "/sys",
+    "/run",
+    "/var/lib/sss",
+    "/var/lib/extrausers",
+];
+
 /// The folders of this process's sandbox, without symbolic links; unset: it has none.
 static FOLDERS: OnceLock<BTreeSet<PathBuf>> = OnceLock::new();
 
-/// The same with their inodes (X4).
+/// The folders in which this process may read, without symbolic links; unset: it may read all.
+static READ_FOLDERS: OnceLock<BTreeSet<PathBuf>> = OnceLock::new();
+
+/// The folders of changes with their inodes (X4).
 static INODES: OnceLock<Vec<SandboxFolder>> = OnceLock::new();
 
 /// Why this process has not the whole configured sandbox (X2).
@@ -86,7 +103,7 @@ pub(crate) fn problem() -> Option<String> {
     PROBLEM.get().cloned()
 }
 
-/// Restricts changes of files, and programs.
+/// Restricts changes of files, programs, and with `sandbox_read_folders` reading.
 fn restrict_files(config: &Config) -> Result<()> {
     // A rule needs a folder that exists. The users of one that cannot be made report it.
     for folder in [&config.daemon.state, &config.daemon.history].into_iter().flatten() {
@@ -103,10 +120,11 @@ fn restrict_files(config: &Config) -> Result<()> {
              until it exists and the daemon is restarted"
         );
     }
-    let folders: BTreeSet<PathBuf> = folders.iter().filter_map(|f| f.canonicalize().ok()).collect();
+    let folders = without_links(&folders);
+    let read = config.daemon.sandbox_read_folders.is_some().then(|| read_folders(config));
     // Before the rules are made, so that a change in between is reported.
     let inodes = inodes(&folders);
-    match restrict(&folders) {
+    match restrict(&folders, read.as_ref()) {
         Ok(RulesetStatus::FullyEnforced) => tracing::info!("sandbox: enforced by Landlock"),
         Ok(RulesetStatus::PartiallyEnforced) => {
             tracing::warn!("sandbox: enforced in part; Linux 6.10 and later enforce all");
@@ -121,10 +139,29 @@ fn restrict_files(config: &Config) -> Result<()> {
         Err(e) => return Err(refused(&e.to_string())),
     }
     let _ = INODES.set(inodes);
+    if let Some(read) = read {
+        let _ = READ_FOLDERS.set(read.union(&folders).cloned().collect());
+    }
     if config.daemon.sandbox {
         let _ = FOLDERS.set(folders);
     }
     Ok(())
+}
+
+/// Those that exist, by their real paths.
+fn without_links(folders: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect()
+}
+
+/// Folders in which the daemon reads: those of the configuration and of the system, that of the
+/// program, whose debug lines the report of a panic needs, and that of credentials.
+fn read_folders(config: &Config) -> BTreeSet<PathBuf> {
+    let mut folders = readable_folders(config);
+    folders.extend(SYSTEM.map(PathBuf::from));
+    let program = std::env::current_exe().ok();
+    folders.extend(program.as_deref().and_then(Path::parent).map(Path::to_owned));
+    folders.extend(std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from));
+    without_links(&folders)
 }
 
 /// For tests, and not in a release build: a sandbox that is not configured. Plans of files
@@ -162,22 +199,31 @@ fn inodes(folders: &BTreeSet<PathBuf>) -> Vec<SandboxFolder> {
     folders.iter().filter(|folder| *folder != Path::new(DEVICES)).filter_map(inode).collect()
 }
 
-/// Refuses an action that would change files outside of the sandbox (X3).
+/// Refuses an action that would change or read files outside of the sandbox (X3).
 ///
 /// # Errors
 /// [`Kind::Forbidden`]
 pub(crate) fn check(action: &Action) -> Result<()> {
-    let Some(own) = FOLDERS.get() else { return Ok(()) };
-    let Some(folder) = outside(own, action) else { return Ok(()) };
-    let error = Error::new(Kind::Forbidden, "check the sandbox", "changes there are not permitted");
-    let next = "Restart the daemon with this configuration. `sandbox_folders` of [daemon] lists \
-                folders for images that are added later.";
-    Err(error.at(folder.display().to_string()).next(next))
+    let refused = |folder: PathBuf, why: &str, next: &str| {
+        let next = format!("Restart the daemon with this configuration. {next}");
+        let error = Error::new(Kind::Forbidden, "check the sandbox", why);
+        Err(error.at(folder.display().to_string()).next(next))
+    };
+    if let Some(folder) = FOLDERS.get().and_then(|own| outside(own, action)) {
+        let next = "`sandbox_folders` of [daemon] lists folders for images that are added later.";
+        return refused(folder, "changes there are not permitted", next);
+    }
+    if let Some(folder) = READ_FOLDERS.get().and_then(|own| unreadable(own, action)) {
+        let next =
+            "`sandbox_read_folders` of [daemon] lists folders for files that are added later.";
+        return refused(folder, "reading there is not permitted", next);
+    }
+    Ok(())
 }
 
 /// Whether [`check`] looks at the paths of an action. Blocks while one hangs then.
 pub(crate) fn looks_at_paths(action: &Action) -> bool {
-    FOLDERS.get().is_some() && changed_section(action).is_some()
+    READ_FOLDERS.get().is_some() || FOLDERS.get().is_some() && changed_section(action).is_some()
 }
 
 /// The section in whose folders an action changes files, as a configuration of its own.
@@ -200,12 +246,28 @@ fn changed_section(action: &Action) -> Option<Config> {
 /// A folder in which an action changes files and that is below none of these.
 fn outside(own: &BTreeSet<PathBuf>, action: &Action) -> Option<PathBuf> {
     let made = changed_section(action)?;
-    let is_own = |folder: &Path| {
-        let real = folder.canonicalize();
-        let real = real.as_deref().unwrap_or(folder);
-        own.iter().any(|permitted| real.starts_with(permitted))
-    };
-    writable_folders(&made).into_iter().find(|folder| !is_own(folder))
+    writable_folders(&made).into_iter().find(|folder| !is_below(own, folder))
+}
+
+/// A folder in which an action reads files and that is below none of these.
+fn unreadable(own: &BTreeSet<PathBuf>, action: &Action) -> Option<PathBuf> {
+    // `state` of a port group is no path, and settings of the daemon wait for a restart.
+    if matches!(action, Action::PortGroups { .. } | Action::Daemon { .. }) {
+        return None;
+    }
+    let mut action = serde_json::to_value(action).ok()?;
+    let verb = action.get("do").and_then(Value::as_str).unwrap_or_default();
+    let is_removal = verb.starts_with("remove_");
+    // Only the new side of a change is read.
+    action.as_object_mut()?.remove("from");
+    let folders = if is_removal { BTreeSet::new() } else { readable_folders(&action) };
+    folders.into_iter().find(|folder| !is_below(own, folder))
+}
+
+fn is_below(own: &BTreeSet<PathBuf>, folder: &Path) -> bool {
+    let real = folder.canonicalize();
+    let real = real.as_deref().unwrap_or(folder);
+    own.iter().any(|permitted| real.starts_with(permitted))
 }
 
 fn refused(why: &str) -> Error {
@@ -218,10 +280,17 @@ fn unfiltered(why: &str) -> Error {
     error.next("Use a kernel with seccomp, or remove `sandbox_required` from [daemon].")
 }
 
-fn restrict(folders: &BTreeSet<PathBuf>) -> std::result::Result<RulesetStatus, RulesetError> {
-    let changes = AccessFs::from_write(RIGHTS);
-    let ruleset = Ruleset::default().handle_access(changes | AccessFs::Execute)?.create()?;
-    let status = ruleset.add_rules(path_beneath_rules(folders, changes))?.restrict_self()?;
+/// Restricts changes to `folders`; reading to these and `read`, if it is given.
+fn restrict(
+    folders: &BTreeSet<PathBuf>,
+    read: Option<&BTreeSet<PathBuf>>,
+) -> std::result::Result<RulesetStatus, RulesetError> {
+    let (changes, reads) = (AccessFs::from_write(RIGHTS), AccessFs::ReadFile | AccessFs::ReadDir);
+    let own = if read.is_some() { changes | reads } else { changes };
+    let ruleset = Ruleset::default().handle_access(own | AccessFs::Execute)?.create()?;
+    let ruleset = ruleset.add_rules(path_beneath_rules(folders, own))?;
+    let read = read.into_iter().flatten();
+    let status = ruleset.add_rules(path_beneath_rules(read, reads))?.restrict_self()?;
     Ok(status.ruleset)
 }
 
@@ -272,6 +341,32 @@ mod tests {
         assert!(changed_section(&target).is_some() && changed_section(&remove).is_none());
     }
 
+    /// X3.
+    #[test]
+    fn plan_refuses_files_that_cannot_be_read() {
+        let text = "[[disk]]\nname = 'c'\nkind = 'file'\npath = '/proc/c.img'\nread_only = true\n\
+                    [[target]]\ndriver = 'nbd'\nname = 't'\nlisten = ['127.0.0.1:10809']\n\
+                    tls = 'require'\ntls_certificate = '/proc/t.pem'\ntls_key = '/dev/t.key'\n\
+                    [[target]]\ndriver = 'nbd'\nname = 'p'\nlisten = ['127.0.0.1:10808']\n";
+        let config = read(text, "a.toml", &catalog()).expect("well-formed");
+        let (disk, target) = (config.disk[0].clone(), config.target[0].clone());
+        let all = BTreeSet::from([DEVICES, "/proc"].map(PathBuf::from));
+        let devices = BTreeSet::from([PathBuf::from(DEVICES)]);
+        let other = Some(PathBuf::from("/proc"));
+        let plain = || Box::new(config.target[1].clone());
+        let (from, to) = (Box::new(target.clone()), plain());
+        for (action, expected) in [
+            (Action::CreateDisk { disk: disk.clone() }, other.clone()),
+            (Action::RemoveDisk { disk }, None),
+            (Action::ModifyTarget { from: plain(), to: from.clone() }, other.clone()),
+            (Action::ModifyTarget { from, to }, None),
+            (Action::CreateTarget { target }, other),
+        ] {
+            assert_eq!(unreadable(&devices, &action), expected, "{action:?}");
+            assert_eq!(unreadable(&all, &action), None, "{action:?}");
+        }
+    }
+
     #[test]
     fn x4_inodes_of_folders_are_reported_without_those_of_devices() {
         let base = std::env::temp_dir().join(format!("ashlar-inodes-{}", std::process::id()));
@@ -295,7 +390,7 @@ mod tests {
         let elsewhere = other.clone();
         // Landlock restricts a thread and its children.
         let thread = std::thread::spawn(move || {
-            let status = restrict(&folders).expect("rules");
+            let status = restrict(&folders, None).expect("rules");
             let is_written = |folder: &PathBuf| std::fs::write(folder.join("x"), "x").is_ok();
             let runs = std::process::Command::new("/bin/true").status().is_ok();
             let is_read = std::fs::read(elsewhere.join("read")).is_ok();
@@ -308,5 +403,33 @@ mod tests {
             return;
         }
         assert_eq!((own, other, is_read, runs), (true, false, true, false));
+    }
+
+    #[test]
+    fn restricted_thread_reads_only_its_folders() {
+        let base = std::env::temp_dir().join(format!("ashlar-reads-{}", std::process::id()));
+        let [own, read, other] = ["own", "read", "other"].map(|name| base.join(name));
+        for folder in [&own, &read, &other] {
+            std::fs::create_dir_all(folder).expect("scratch");
+            std::fs::write(folder.join("file"), "x").expect("scratch");
+        }
+        let all = [own.clone(), read.clone(), other];
+        let thread = std::thread::spawn(move || {
+            let (own, read) = (BTreeSet::from([own]), BTreeSet::from([read]));
+            let status = restrict(&own, Some(&read)).expect("rules");
+            let facts = all.map(|folder| {
+                let is_listed = std::fs::read_dir(&folder).is_ok();
+                let is_read = std::fs::read(folder.join("file")).is_ok();
+                (is_listed, is_read, std::fs::write(folder.join("file"), "y").is_ok())
+            });
+            (status, facts)
+        });
+        let (status, facts) = thread.join().expect("it ended well");
+        std::fs::remove_dir_all(&base).expect("scratch");
+        if status == RulesetStatus::NotEnforced {
+            println!("not tested: the kernel has no Landlock");
+            return;
+        }
+        assert_eq!(facts, [(true, true, true), (true, true, false), (false, false, false)]);
     }
 }

@@ -1,7 +1,7 @@
 //! AoE with the driver of a real kernel and the tools of others. The daemon is in a guest, at one
 //! end of a cable whose other end the kernel's `aoe` module has. A file system on a shelf, frames
-//! that get lost, the daemon killed under a writer. The guest's kernel has Landlock and enforces the
-//! sandbox.
+//! that get lost, the daemon killed under a writer. The guest's kernel has Landlock and enforces
+//! the sandbox.
 
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ const CONFIG: &str = r#"
 cores = 2
 sandbox = true
 sandbox_required = true
+sandbox_read_folders = []
 
 [[disk]]
 name = "d0"
@@ -135,8 +136,11 @@ fn confined(script: &mut Script) {
          cp /data/ashlar.toml /tmp/other.toml\n\
          printf '[[disk]]\\nname = \"d2\"\\nkind = \"file\"\\npath = \"/mnt/d2.img\"\\n' \
          >>/tmp/other.toml\n\
+         cp /tmp/other.toml /tmp/read.toml\n\
          printf 'create = true\\nsize = 1048576\\n' >>/tmp/other.toml\n\
-         ends 1 ashlar plan /tmp/other.toml; fact /tmp/ends 'changes there are not permitted'",
+         ends 1 ashlar plan /tmp/other.toml; fact /tmp/ends 'changes there are not permitted'\n\
+         printf 'read_only = true\\n' >>/tmp/read.toml\n\
+         ends 1 ashlar plan /tmp/read.toml; fact /tmp/ends 'reading there is not permitted'",
     );
 }
 

@@ -33,10 +33,16 @@ fn is_root(folder: &Path) -> bool {
 
 pub(super) fn sandbox(config: &Config, catalog: &Catalog, out: &mut Vec<Problem>) {
     let (folders, calls) = (&config.daemon.sandbox_folders, config.daemon.sandbox_system_calls);
+    let read = config.daemon.sandbox_read_folders.as_ref();
     if config.daemon.sandbox {
-        if folders.iter().any(|folder| is_root(Path::new(folder))) {
-            let text = "`/` permits changes of all files: name the folders of the images";
-            out.push(problem("daemon", 0, "sandbox_folders", Kind::ConfigValue, text.to_owned()));
+        let all = "permits changes of all files: name the folders of the images";
+        let all_read = "permits reading of all files: remove the key, or name the folders";
+        for (key, list, why) in
+            [("sandbox_folders", Some(folders), all), ("sandbox_read_folders", read, all_read)]
+        {
+            if list.into_iter().flatten().any(|folder| is_root(Path::new(folder))) {
+                out.push(problem("daemon", 0, key, Kind::ConfigValue, format!("`/` {why}")));
+            }
         }
         let local = config.target.iter().find(|target| catalog.driver(&target.driver).is_local);
         let server = config.disk.iter().find(|disk| disk.params.contains_key("command"));
@@ -51,6 +57,7 @@ pub(super) fn sandbox(config: &Config, catalog: &Catalog, out: &mut Vec<Problem>
     }
     for (key, is_given) in [
         ("sandbox_folders", !folders.is_empty()),
+        ("sandbox_read_folders", read.is_some()),
         ("sandbox_required", config.daemon.sandbox_required),
         ("sandbox_system_calls", calls != SystemCalls::default()),
     ] {

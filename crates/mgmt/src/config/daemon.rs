@@ -89,6 +89,10 @@ pub struct DaemonConfig {
     /// be added there without a restart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sandbox_folders: Vec<String>,
+    /// Folders in which the sandbox permits reading besides those of paths in this file and of the
+    /// system (/etc, /usr, /lib, /proc, /sys, /run). Absent: reading is not restricted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox_read_folders: Option<Vec<String>>,
     /// Effect of system calls outside of the list of `sandbox`.
     #[serde(skip_serializing_if = "SystemCalls::is_default")]
     pub sandbox_system_calls: SystemCalls,
@@ -132,6 +136,7 @@ impl Default for DaemonConfig {
             sandbox: false,
             sandbox_required: false,
             sandbox_folders: Vec::new(),
+            sandbox_read_folders: None,
             sandbox_system_calls: SystemCalls::Refuse,
             state: None,
             history: None,
@@ -191,6 +196,7 @@ mod tests {
                 sandbox,
                 sandbox_required: true,
                 sandbox_folders,
+                sandbox_read_folders: Some(Vec::new()),
                 sandbox_system_calls,
                 ..DaemonConfig::default()
             };
@@ -198,18 +204,20 @@ mod tests {
             found.iter().map(|problem| problem.key).collect::<Vec<_>>()
         };
         assert!(faults(true).is_empty());
-        let keys = ["sandbox_folders", "sandbox_required", "sandbox_system_calls"];
-        assert_eq!(faults(false), keys);
+        let keys = ["folders", "read_folders", "required", "system_calls"];
+        assert_eq!(faults(false), keys.map(|key| format!("sandbox_{key}")));
     }
 
     #[test]
     fn folder_of_all_files_is_none_of_a_sandbox() {
         let faults = |folder: &str| {
             let sandbox_folders = vec![folder.to_owned()];
-            let daemon = DaemonConfig { sandbox: true, sandbox_folders, ..DaemonConfig::default() };
+            let sandbox_read_folders = Some(sandbox_folders.clone());
+            let base = DaemonConfig { sandbox: true, ..DaemonConfig::default() };
+            let daemon = DaemonConfig { sandbox_folders, sandbox_read_folders, ..base };
             check(&Config { daemon, ..Config::default() }, &Catalog::default()).len()
         };
-        assert_eq!(["/srv", "/srv/", "/", "//", "/."].map(faults), [0, 0, 1, 1, 1]);
+        assert_eq!(["/srv", "/srv/", "/", "//", "/."].map(faults), [0, 0, 2, 2, 2]);
     }
 
     #[test]

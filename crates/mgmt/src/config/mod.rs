@@ -36,7 +36,7 @@ pub use check::{LUN_MAX, SOCKET_PATH_MAX, check};
 pub use daemon::{DaemonConfig, LogFormat, Port, SystemCalls};
 pub use editor::for_editors;
 pub use exposed::{Exposure, exposures};
-pub use paths::{TLS_FILE_KEYS, writable_folders};
+pub use paths::{TLS_FILE_KEYS, readable_folders, writable_folders};
 pub use read::{CONFIG_BYTES_MAX, read, read_arguments, read_text};
 pub use suggest::suggest;
 pub use tree::is_value;

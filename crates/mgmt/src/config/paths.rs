@@ -2,7 +2,7 @@
 //! regardless of the folder in which the daemon was started.
 
 use super::types::Config;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,17 @@ use std::path::{Path, PathBuf};
 /// Keys that name the files of TLS, in sections of targets, disks and file servers.
 pub const TLS_FILE_KEYS: [&str; 4] = ["tls_ca", "tls_certificate", "tls_key", "tls_client_ca"];
 
-/// The key of `[daemon]` that lists folders.
-const FOLDERS_KEY: &str = "sandbox_folders";
+/// The key of `[daemon]` that lists folders with files that are only read.
+const READ_FOLDERS_KEY: &str = "sandbox_read_folders";
+
+/// Keys of `[daemon]` that list folders.
+const LIST_KEYS: [&str; 2] = ["sandbox_folders", READ_FOLDERS_KEY];
+
+/// Keys of `[daemon]` that name a folder instead of a file.
+const FOLDER_KEYS: [&str; 2] = ["state", "history"];
 
 /// Other keys whose texts are paths, in every section.
-const PATH_KEYS: [&str; 5] = ["path", "state", "history", "socket", FOLDERS_KEY];
+const PATH_KEYS: [&str; 2] = ["path", "socket"];
 
 /// Prefix of a text that names a file in any setting.
 const FILE_PREFIX: &str = "file:";
@@ -52,7 +58,8 @@ fn walk(value: &mut Value, key: &str, visit: &mut impl FnMut(&str, &str, &mut St
             others.for_each(|(key, v)| walk(v, key, visit));
         }
         Value::Array(list) => {
-            let key = if SOCKET_KEYS.contains(&key) || key == FOLDERS_KEY { key } else { "" };
+            let is_kept = SOCKET_KEYS.contains(&key) || LIST_KEYS.contains(&key);
+            let key = if is_kept { key } else { "" };
             list.iter_mut().for_each(|v| walk(v, key, visit));
         }
         Value::String(text) => {
@@ -76,11 +83,11 @@ pub fn writable_folders(config: &Config) -> BTreeSet<PathBuf> {
     let Ok(mut value) = serde_json::to_value(config) else { return folders };
     walk(&mut value, "", &mut |key, prefix, text| {
         let is_read = prefix == FILE_PREFIX || TLS_FILE_KEYS.contains(&key);
-        if is_read {
+        if is_read || key == READ_FOLDERS_KEY {
             return;
         }
         let path = Path::new(text.get(prefix.len()..).unwrap_or_default());
-        if matches!(key, "state" | "history" | FOLDERS_KEY) {
+        if is_folder(key) {
             folders.insert(path.to_owned());
         } else {
             let real = path.canonicalize();
@@ -91,8 +98,31 @@ pub fn writable_folders(config: &Config) -> BTreeSet<PathBuf> {
     folders
 }
 
+/// Folders that contain the files of a configuration, or of a part of it, those that are only read
+/// too. A symbolic link has its own folder and that of the file: another file may replace it.
+pub fn readable_folders(part: &impl Serialize) -> BTreeSet<PathBuf> {
+    let mut folders = BTreeSet::new();
+    let Ok(mut value) = serde_json::to_value(part) else { return folders };
+    walk(&mut value, "", &mut |key, prefix, text| {
+        let path = Path::new(text.get(prefix.len()..).unwrap_or_default());
+        if is_folder(key) {
+            folders.insert(path.to_owned());
+            return;
+        }
+        let real = path.canonicalize().ok();
+        let both = [Some(path), real.as_deref()].into_iter().flatten();
+        folders.extend(both.filter_map(Path::parent).map(Path::to_owned));
+    });
+    folders
+}
+
+/// Whether a key names a folder, in whose contents files are found.
+fn is_folder(key: &str) -> bool {
+    FOLDER_KEYS.contains(&key) || LIST_KEYS.contains(&key)
+}
+
 fn is_path(key: &str) -> bool {
-    PATH_KEYS.contains(&key) || TLS_FILE_KEYS.contains(&key)
+    PATH_KEYS.contains(&key) || is_folder(key) || TLS_FILE_KEYS.contains(&key)
 }
 
 /// Whether a text names a credential of the service manager instead of a file of TLS.
@@ -109,7 +139,7 @@ fn absolute_path(folder: &Path, path: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::super::{Entry, read};
-    use super::writable_folders;
+    use super::{readable_folders, writable_folders};
     use crate::fake::catalog;
     use schemars::JsonSchema;
     use serde::Deserialize;
@@ -156,6 +186,23 @@ mod tests {
             "/var/st",
         ];
         assert_eq!(folders, expected);
+    }
+
+    #[test]
+    fn readable_folders_contain_those_of_secrets_and_certificates() {
+        let text = "[daemon]\nstate = '/var/st'\nsandbox = true\n\
+                    sandbox_read_folders = ['tls', '/srv/keys']\n\
+                    [api]\nlisten = ['127.0.0.1:7320']\ntls_certificate = '/srv/api/a.pem'\n\
+                    tls_key = 'credential:api.key'\n\
+                    [[target]]\nname = 'iqn.2026-11.a:t'\ndriver = 'iscsi'\n\
+                    listen = ['[::]:3260']\n\
+                    chap = { user = 'u', secret = 'file:/srv/chap/u' }\n";
+        let config = read(text, "/etc/ashlar/ashlar.toml", &catalog()).expect("well-formed");
+        let folders = readable_folders(&config);
+        let folders: Vec<&str> = folders.iter().filter_map(|folder| folder.to_str()).collect();
+        let expected = ["/etc/ashlar/tls", "/srv/api", "/srv/chap", "/srv/keys", "/var/st"];
+        assert_eq!(folders, expected);
+        assert_eq!(writable_folders(&config).len(), 1, "only the state is changed");
     }
 
     #[test]

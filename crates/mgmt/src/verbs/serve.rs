@@ -189,8 +189,14 @@ fn lasting_folder(
 }
 
 /// The configuration with the paths that the daemon uses where the file names none.
-fn with_places(config: &Config, socket: &Path) -> Config {
+fn with_places(config: &Config, file: &str, socket: &Path) -> Config {
     let mut config = config.clone();
+    if let Some(folders) = &mut config.daemon.sandbox_read_folders {
+        // SIGHUP reads the file again.
+        let places = [std::path::absolute(file).ok(), Path::new(file).canonicalize().ok()];
+        let own = places.iter().flatten().filter_map(|place| place.parent());
+        folders.extend(own.map(|folder| folder.display().to_string()));
+    }
     let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
     let lasting = |name: &str| persistent_path(&socket, name).display().to_string();
     config.daemon.socket = Some(socket.display().to_string());
@@ -241,7 +247,7 @@ impl Verb<App> for ServeParams {
             Some(listener) => BoundSocket::passed(&path, listener)?,
             None => BoundSocket::at(&path)?,
         };
-        let given = with_places(&config, &path);
+        let given = with_places(&config, &file, &path);
         let state = given.daemon.state.as_deref().map(|state| Path::new(state).join("api"));
         let plant = (local.app.launch)(&given)?;
         let archive = archive(&config, &path);

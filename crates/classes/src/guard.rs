@@ -1,14 +1,16 @@
 //! Guard against overwriting: the content of a provider, checked before a write where users' data
 //! may be.
 //!
-//! The guard runs for verbs with [`geom::ArgKind::Consent`]. It also runs for a name, for a new
-//! table, for declared mirrors and file servers, and for devices that a file server creates. It
-//! uses [`crate::inspect`], so it recognises everything that `ashlar inspect` shows.
+//! The guard runs for verbs with [`geom::ArgKind::Consent`]. It also runs for a name, for verbs of
+//! partition tables, for declared mirrors and file servers, and for devices that a file server
+//! creates. It uses [`crate::inspect`], so it recognises everything that `ashlar inspect` shows.
 //!
 //! Invariants
 //!  U1  Nothing is written to a provider that holds something known, or that cannot be read whole
 //!      near its ends, unless its name was given as consent.
 //!  U2  All providers of a verb are looked at before the first one is written.
+//!  U3  A partition, or a table that is destroyed without force, is lost only if its name was given
+//!      as consent, even if nothing is found in it.
 
 use bio::Errno;
 use geom::{Error, GraphControl};
@@ -40,20 +42,14 @@ pub fn check(
     providers: &[&str],
     consent: &[String],
 ) -> Result<(), Error> {
-    let (mut lost, mut why) = (Vec::new(), Vec::new());
+    let mut lost = Vec::new();
     for name in providers {
         if consent.iter().any(|c| c == name) || is_open(control, name) {
             continue;
         }
-        if let Some(what) = holds(control, by, name)? {
-            why.push(format!("{name} holds {what}"));
-            lost.push((*name).to_owned());
-        }
+        lost.extend(holds(control, by, name)?.map(|what| ((*name).to_owned(), what)));
     }
-    match lost.is_empty() {
-        true => Ok(()),
-        false => Err(Error::new(bio::Errno::Exist, why.join("; ")).destroying(lost)),
-    }
+    refuse(lost)
 }
 
 /// The same for providers that the asking geom has open itself.
@@ -66,18 +62,33 @@ pub fn check_own(
     providers: &[String],
     consent: &[String],
 ) -> Result<(), Error> {
-    let (mut lost, mut why) = (Vec::new(), Vec::new());
+    let mut lost = Vec::new();
     for name in providers.iter().filter(|name| !consent.contains(name)) {
         let report = inspect::report(control, name)?;
-        if let Some(what) = describe(&report, by) {
-            why.push(format!("{name} holds {what}"));
-            lost.push(name.clone());
-        }
+        lost.extend(describe(&report, by).map(|what| (name.clone(), what)));
     }
-    match lost.is_empty() {
+    refuse(lost)
+}
+
+/// Refuses the loss of what a provider holds, in words, unless its name was given as consent.
+///
+/// # Errors
+/// As of [`check`].
+pub fn require_consent(name: &str, what: String, consent: &[String]) -> Result<(), Error> {
+    match consent.iter().any(|given| given == name) {
         true => Ok(()),
-        false => Err(Error::new(bio::Errno::Exist, why.join("; ")).destroying(lost)),
+        false => refuse(vec![(name.to_owned(), what)]),
     }
+}
+
+/// Refuses a loss: the providers, and what each of them holds.
+fn refuse(lost: Vec<(String, String)>) -> Result<(), Error> {
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let why: Vec<String> = lost.iter().map(|(name, what)| format!("{name} holds {what}")).collect();
+    let names = lost.into_iter().map(|(name, _)| name).collect();
+    Err(Error::new(Errno::Exist, why.join("; ")).destroying(names))
 }
 
 /// Whether a provider has a record of a class.

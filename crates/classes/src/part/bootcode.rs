@@ -15,7 +15,6 @@
 
 use std::collections::BTreeSet;
 
-use bio::Errno;
 use geom::{Error, GraphControl};
 
 use super::error::{PartError, PartErrorKind as K};
@@ -63,12 +62,9 @@ pub(super) fn may_write(control: &mut GraphControl, request: &Bootcode) -> Resul
     // Existing boot code is replaced: this was requested.
     report.findings.retain(|finding| finding.kind != "boot");
     let by = guard::Requester { class: "", geom: &name, force: false };
-    match guard::describe(&report, by).filter(|_| !yes_destroy.contains(&name)) {
+    match guard::describe(&report, by) {
         None => Ok(()),
-        Some(held) => {
-            let what = format!("{name} holds {held}");
-            Err(Error::new(Errno::Exist, what).destroying(vec![name]))
-        }
+        Some(held) => guard::require_consent(&name, held, yes_destroy),
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) fn refusal(error: PartError) -> Error {
         K::NoSpace | K::Overlap | K::OutOfRange | K::TableFull | K::TooLong => Errno::NoSpc,
         K::NoSuchIndex => Errno::NoEnt,
         K::IndexTaken => Errno::Exist,
-        K::Busy | K::NotEmpty => Errno::Busy,
+        K::Busy => Errno::Busy,
         K::Corrupt => Errno::Perm,
         K::BadType | K::BadAttribute | K::BadLabel | K::BadValue | K::BadCode => Errno::Inval,
         K::BadMedia => Errno::NoDev,

@@ -29,8 +29,8 @@ pub(super) struct NewTable<'a> {
     pub(super) replace: bool,
     /// Whether all that is there may be lost.
     pub(super) overwrite: bool,
-    /// Both in the words of the user: "create with overwrite".
-    pub(super) consent: [&'static str; 2],
+    /// The way to replace only a partition table, in the words of the user: "restore with --force".
+    pub(super) replace_option: Option<&'static str>,
     /// Participle for the message at the end: "created".
     pub(super) done: &'static str,
     /// Blocks of chance that are wanted.
@@ -48,8 +48,8 @@ pub(super) fn create(
     request: &request::Create,
     now: bool,
 ) -> Result<PartAnswer, Error> {
-    let request::Create { provider: name, scheme, entries, overwrite, yes_destroy } = request;
-    let (entries, overwrite) = (*entries, *overwrite || yes_destroy.contains(name));
+    let request::Create { provider: name, scheme, entries, yes_destroy } = request;
+    let (entries, overwrite) = (*entries, yes_destroy.contains(name));
     let scheme = Scheme::by_name(scheme).ok_or_else(|| {
         let what = format!("no partition scheme is called {scheme:?}; use gpt, mbr, ebr or bsd");
         Error::inval(what)
@@ -58,10 +58,15 @@ pub(super) fn create(
         let random = random.first().copied().unwrap_or_default();
         Ok(vec![Table::create(media, &params::Create { scheme, entries }, random)?])
     };
-    let (consent, done) = (["create with overwrite"; 2], "created");
-    let replace = overwrite;
-    let making =
-        NewTable { scheme, replace, overwrite, consent, done, random_blocks: 1, tables: &tables };
+    let making = NewTable {
+        scheme,
+        replace: overwrite,
+        overwrite,
+        replace_option: None,
+        done: "created",
+        random_blocks: 1,
+        tables: &tables,
+    };
     let geom = begin(control, name, &making)?;
     if now {
         finish(control, geom)?;
@@ -170,15 +175,16 @@ fn may_replace(
         let Some(table) = &part.table else {
             return Ok(());
         };
-        if !making.replace {
-            let what = format!(
-                "{name} carries a {}; `part destroy -F {name}` first, or {}",
-                describe(table, name),
-                making.consent[0]
-            );
-            return Err(Error::new(Errno::Exist, what));
+        let held = describe(table, name);
+        match (making.replace, making.replace_option) {
+            (true, _) => table.may_destroy(&part.open(topology)).map_err(refusal),
+            (false, None) => guard::require_consent(name, held, &[]),
+            (false, Some(option)) => {
+                let what =
+                    format!("{name} carries a {held}; `part destroy -F {name}` first, or {option}");
+                Err(Error::new(Errno::Exist, what))
+            }
         }
-        table.may_destroy(true, &part.open(topology)).map_err(refusal)
     })?
 }
 
@@ -248,19 +254,14 @@ fn fill(
     let signs = guard::describe(&seen.report, guard::Requester { class, geom: name, force: false });
     let contents: Vec<String> = seen.table.filter(|_| !spoken).into_iter().chain(signs).collect();
     let is_foreign = seen.report.findings.iter().any(|f| f.class != NAME);
-    let (overwrite, [_, consent]) = (making.overwrite, making.consent);
     if let Some((at, error)) = seen.unread
-        && !overwrite
+        && !making.overwrite
     {
-        let what = format!(
-            "{name} cannot be read at byte {at}, so what it holds is not known; {consent} to lose \
-             it"
-        );
+        let what = format!("{name} cannot be read at byte {at}, so what it holds is not known");
         return Err(Error::new(error, what).destroying(vec![name.to_owned()]));
     }
-    if !overwrite && !contents.is_empty() {
-        let what = format!("{name} holds {}; {consent} to lose it", contents.join(", "));
-        return Err(Error::new(Errno::Exist, what).destroying(vec![name.to_owned()]));
+    if !making.overwrite && !contents.is_empty() {
+        guard::require_consent(name, contents.join(", "), &[])?;
     }
     let tables = (making.tables)(media, &seen.random).map_err(refusal)?;
     let entries = tables.last().map(Table::entries).unwrap_or_default();

@@ -174,20 +174,15 @@ impl Table {
         Ok(table)
     }
 
-    /// May the table be destroyed? `force` gives up the partitions in it, if none is open.
+    /// May the table be destroyed, with the partitions in it?
     ///
     /// # Errors
-    /// `NotEmpty`, `Busy`.
-    pub fn may_destroy(&self, force: bool, open: &BTreeSet<u32>) -> Result<(), PartError> {
-        const OP: &str = "destroy";
-        if let Some(busy) = self.entries.iter().find(|entry| open.contains(&entry.index)) {
-            return Err(PartError::new(K::Busy, OP, format!("index {}", busy.index)));
+    /// `Busy`: a partition is open.
+    pub fn may_destroy(&self, open: &BTreeSet<u32>) -> Result<(), PartError> {
+        match self.entries.iter().find(|entry| open.contains(&entry.index)) {
+            Some(busy) => Err(PartError::new(K::Busy, "destroy", format!("index {}", busy.index))),
+            None => Ok(()),
         }
-        if !force && !self.entries.is_empty() {
-            let at = format!("{} partitions", self.entries.len());
-            return Err(PartError::new(K::NotEmpty, OP, at));
-        }
-        Ok(())
     }
 
     fn find(&self, index: u32, op: &'static str) -> Result<&Entry, PartError> {

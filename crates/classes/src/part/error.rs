@@ -21,8 +21,6 @@ pub enum PartErrorKind {
     Busy,
     /// The table is damaged: only `recover` and `destroy` are possible.
     Corrupt,
-    /// There are partitions in the table.
-    NotEmpty,
     /// The partition type is not known to this scheme.
     BadType,
     /// The attribute is not known to this scheme.
@@ -71,7 +69,6 @@ impl fmt::Display for PartError {
             K::TableFull => ("the table has no free entry", "delete a partition first"),
             K::Busy => ("the partition is in use", "close what uses it first"),
             K::Corrupt => ("the table is damaged", "run `part recover` first"),
-            K::NotEmpty => ("the table still has partitions", "delete them, or use force"),
             K::BadType => ("unknown partition type", "use an alias, !number or !uuid"),
             K::BadAttribute => ("unknown attribute", "the scheme does not have it"),
             K::BadLabel => ("the label cannot be stored", "shorten it"),

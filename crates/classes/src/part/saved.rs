@@ -58,7 +58,7 @@ pub(super) fn restore(
             scheme,
             replace: *replace || overwrite,
             overwrite,
-            consent: ["restore with --force", "name it with --yes-destroy"],
+            replace_option: Some("restore with --force"),
             done: "restored",
             random_blocks: source.random_blocks(),
             tables: &tables,

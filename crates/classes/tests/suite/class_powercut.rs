@@ -77,7 +77,8 @@ fn a_gpt_survives_a_power_cut_at_any_step() {
         let image = image(size, &start);
         let mut steps = 0;
         steps += cut(&image, size, "ada0", "add", &add(1));
-        steps += cut(&image, size, "ada0", "delete", &json!({ "index": 1 }));
+        let delete = json!({ "index": 1, "yes_destroy": ["ada0p1"] });
+        steps += cut(&image, size, "ada0", "delete", &delete);
         let resize = json!({ "index": 2, "size": bytes(4 * MIB) });
         steps += cut(&image, size, "ada0", "resize", &resize);
         assert!(steps > 15, "{steps} places to cut");
@@ -100,13 +101,15 @@ fn an_mbr_and_its_chain_survive_a_power_cut_at_any_step() {
             ("add", "ada0s2", logical.clone()),
         ];
         let image = image(size, &start);
-        cut(&image, size, "ada0", "delete", &json!({ "index": 1 }));
+        let delete = json!({ "index": 1, "yes_destroy": ["ada0s1"] });
+        cut(&image, size, "ada0", "delete", &delete);
         cut(&image, size, "ada0s2", "add", &logical);
         let (mut w, _) = World::with("ada0", image.clone(), size);
         let table = w.verb("part", "show", "ada0s2", json!({})).expect("show");
         for place in 0..2 {
-            let index = table["tables"][0]["entries"][place]["index"].clone();
-            cut(&image, size, "ada0s2", "delete", &json!({ "index": index }));
+            let entry = &table["tables"][0]["entries"][place];
+            let delete = json!({ "index": entry["index"], "yes_destroy": [entry["name"]] });
+            cut(&image, size, "ada0s2", "delete", &delete);
         }
     }
 }

@@ -97,7 +97,7 @@ fn a_gpt_is_created_edited_and_destroyed() {
         let text = run_on(&path, size, "sfdisk", &["-d", "@"], "");
         assert!(text.contains("name=\"stamm\""), "{text}");
         let (kind, what) = w.refused("destroy", "ada0", json!({}));
-        assert!(kind == Errno::Busy && what.contains("force"), "{what}");
+        assert!(kind == Errno::Exist && what == "ada0 holds GPT with 2 partitions", "{what}");
         assert_eq!(w.part("destroy", "ada0", json!({ "force": true })), "ada0 destroyed");
         assert_eq!(w.names(), ["ada0"]);
         assert!(has_no_table(&mut w, "ada0"));
@@ -159,6 +159,33 @@ fn an_mbr_with_logical_partitions_is_created_and_edited() {
     }
 }
 
+/// U3 of guard.rs.
+#[test]
+fn partition_and_table_are_lost_only_with_their_names_as_consent() {
+    let (mut w, disk) = two_partitions(512);
+    let before = disk.bytes();
+    let code = json!({ "partcode": "0x01", "index": 2 });
+    for (verb, params, name, held) in [
+        ("delete", json!({ "index": 2 }), "ada0p2", "a partition of type linux-data"),
+        ("bootcode", code, "ada0p2", "a partition of type linux-data"),
+        ("destroy", json!({}), "ada0", "GPT with 2 partitions"),
+        ("create", json!({ "scheme": "gpt" }), "ada0", "GPT with 2 partitions"),
+    ] {
+        let mut other = params.clone();
+        other["yes_destroy"] = json!(["ada0p1"]);
+        for params in [params, other] {
+            let error = w.verb("part", verb, "ada0", params).expect_err("no consent");
+            assert_eq!(error.destroys, [name], "{verb}: {error}");
+            assert_eq!(error.message, format!("{name} holds {held}"));
+        }
+    }
+    assert!(disk.bytes() == before, "something was written");
+    let delete = json!({ "index": 2, "yes_destroy": ["ada0p2"] });
+    w.verb("part", "delete", "ada0", delete).expect("deleted");
+    let destroy = json!({ "yes_destroy": ["ada0"] });
+    w.verb("part", "destroy", "ada0", destroy).expect("destroyed");
+}
+
 fn two_partitions(size: u32) -> (World, Disk) {
     let (mut w, disk) = World::with("ada0", vec![0; 32 * MIB], size);
     w.part("create", "ada0", json!({ "scheme": "gpt" }));
@@ -180,7 +207,7 @@ fn an_open_partition_is_busy_but_may_grow() {
         let shrink = json!({ "index": 2, "size": bytes(2 * MIB) });
         assert_eq!(w.refused("resize", "ada0", shrink).0, Errno::Busy);
         assert_eq!(w.refused("destroy", "ada0", json!({ "force": true })).0, Errno::Busy);
-        let over = json!({ "scheme": "mbr", "overwrite": true });
+        let over = json!({ "scheme": "mbr", "yes_destroy": ["ada0"] });
         assert_eq!(w.refused("create", "ada0", over).0, Errno::Busy);
         // Its name would change with its type.
         let modify = json!({ "index": 2, "kind": "freebsd" });
@@ -203,7 +230,8 @@ fn an_open_partition_is_busy_but_may_grow() {
         // A disk that another consumer protects from writers is not edited; the error names that
         // consumer.
         let keeper = w.open("ada0", Access { r: 1, w: 0, e: 1 });
-        let (kind, what) = w.refused("delete", "ada0", json!({ "index": 2 }));
+        let delete = json!({ "index": 2, "yes_destroy": ["ada0p2"] });
+        let (kind, what) = w.refused("delete", "ada0", delete);
         assert!(kind == Errno::Perm && what.contains("held by test user"), "{what}");
         assert_eq!(w.show("part", "ada0", "modified"), ["false"]);
         w.close(keeper);
@@ -311,10 +339,9 @@ fn create_overwrites_existing_content_only_on_request() {
     assert!(w.has("btrfs/data"), "{}", w.taste_outcome("ada0", "label"));
     let (kind, what) = w.refused("create", "ada0", json!({ "scheme": "mbr" }));
     assert!(kind == Errno::Exist && what.contains("Btrfs"), "{what}");
-    assert!(what.contains("overwrite"), "{what}");
     assert!(disk.bytes() == bytes);
     let open = w.open("btrfs/data", Access::READ);
-    let over = json!({ "scheme": "mbr", "overwrite": true });
+    let over = json!({ "scheme": "mbr", "yes_destroy": ["ada0"] });
     let (kind, what) = w.refused("create", "ada0", over.clone());
     assert!(kind == Errno::Perm && what.contains("label btrfs/data"), "who holds it: {what}");
     w.close(open);
@@ -322,13 +349,13 @@ fn create_overwrites_existing_content_only_on_request() {
     assert!(!w.has("btrfs/data"), "{:?}", w.names());
     let (kind, what) = w.refused("create", "ada0", json!({ "scheme": "gpt" }));
     assert!(kind == Errno::Exist && what.contains("MBR"), "{what}");
-    w.part("create", "ada0", json!({ "scheme": "gpt", "overwrite": true }));
+    w.part("create", "ada0", json!({ "scheme": "gpt", "yes_destroy": ["ada0"] }));
     accepted(&disk, &scratch.path().join("judge"), 512, "gpt");
     w.part("create", "ada0", over);
     accepted(&disk, &scratch.path().join("judge"), 512, "mbr");
     for (params, kind) in [
         (json!({ "scheme": "sun" }), Errno::Inval),
-        (json!({ "scheme": "mbr", "entries": 128, "overwrite": true }), Errno::Inval),
+        (json!({ "scheme": "mbr", "entries": 128, "yes_destroy": ["ada0"] }), Errno::Inval),
         (json!({ "scheme": "mbr", "ovrwrite": true }), Errno::Inval),
         (json!({}), Errno::Inval),
         (json!([]), Errno::Inval),
@@ -337,8 +364,7 @@ fn create_overwrites_existing_content_only_on_request() {
     }
     assert_eq!(w.refused("create", "nix", json!({ "scheme": "gpt" })).0, Errno::NoEnt);
     let (_, what) = w.refused("create", "ada0", json!({ "ovrwrite": true }));
-    let takes = "`ovrwrite`; it takes entries, flags, no_commit, overwrite, provider, scheme, \
-                 yes_destroy";
+    let takes = "`ovrwrite`; it takes entries, flags, no_commit, provider, scheme, yes_destroy";
     assert_eq!(what, format!("part create has no {takes}"));
     assert_eq!(w.refused("frobnicate", "ada0", json!({})).0, Errno::NotSup);
     let odd = json!({ "kind": "linux-data", "size": { "bytes": 1000 } });
@@ -448,8 +474,7 @@ fn add_warns_about_misalignment() {
 fn requests_in_the_form_of_the_control_path_are_accepted() {
     let (mut w, _) = World::with("ada0", vec![0; 16 * MIB], 512);
     let mut send = |verb: &str, params: Value| w.verb("part", verb, "", params);
-    let create =
-        json!({ "provider": "ada0", "scheme": "gpt", "entries": null, "overwrite": false });
+    let create = json!({ "provider": "ada0", "scheme": "gpt", "entries": null });
     assert_eq!(send("create", create).expect("create")["message"], "ada0 created");
     let add = json!({ "geom": "ada0", "kind": "linux-data", "align": null,
         "start": null, "size": "1MiB", "index": null, "label": null });

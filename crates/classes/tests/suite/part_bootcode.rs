@@ -134,7 +134,7 @@ fn a_gpt_with_a_blank_first_sector_gets_a_protective_mbr() {
 
 fn bsd(sector: u32) -> (World, Disk) {
     let (mut w, disk) = World::with("ada0", noise(4 * MIB), sector);
-    let create = json!({ "scheme": "bsd", "overwrite": true });
+    let create = json!({ "scheme": "bsd", "yes_destroy": ["ada0"] });
     w.part("create", "ada0", create);
     w.part("add", "ada0", json!({ "kind": "freebsd-ufs" }));
     (w, disk)

@@ -124,10 +124,9 @@ fn open_partitions_are_guarded() {
     assert_eq!(kind(table.resize(&resize(Some(50)), OPEN)), Ok(()));
     assert_eq!(kind(table.resize(&resize(Some(0)), OPEN)), Err(K::NoSpace));
     assert_eq!(kind(table.resize(&resize(Some(20_000)), OPEN)), Err(K::NoSpace));
-    let destroy = |force, open: &BTreeSet<u32>| table.may_destroy(force, open).map_err(|e| e.kind);
-    assert_eq!(destroy(true, &open), Err(K::Busy));
-    assert_eq!(destroy(false, OPEN), Err(K::NotEmpty));
-    assert_eq!(destroy(true, OPEN), Ok(()));
+    let destroy = |open: &BTreeSet<u32>| table.may_destroy(open).map_err(|e| e.kind);
+    assert_eq!(destroy(&open), Err(K::Busy));
+    assert_eq!(destroy(OPEN), Ok(()));
     assert_eq!(kind(table.delete(2, OPEN)), Err(K::NoSuchIndex));
     let nothing = Modify { index: 1, kind: None, label: None };
     assert_eq!(kind(table.modify(&nothing)), Err(K::BadValue));

@@ -58,6 +58,11 @@ fn span(kind: &str, start: u64, end: u64) -> Value {
     json!({ "kind": kind, "start": sectors(start), "size": sectors(end - start + 1) })
 }
 
+/// A partition that is deleted, with consent.
+fn index(n: u32) -> Value {
+    json!({ "index": n, "yes_destroy": [format!("md0p{n}")] })
+}
+
 fn at(kind: &str, start: u64, end: u64, index: u32) -> Value {
     let mut with = span(kind, start, end);
     with["index"] = json!(index);
@@ -121,11 +126,11 @@ fn gctl_030_to_054_add_and_remove() {
     run(
         &mut w,
         vec![
-            (34, "delete", "md0", json!({ "index": 1 }), Message("md0p1 deleted")),
+            (34, "delete", "md0", index(1), Message("md0p1 deleted")),
             (35, "add", "md0", start(1), Refused(Errno::NoSpc, "usable")),
             // Upstream demands an end: here it is the gap's.
             (36, "add", "md0", start(34), Message("md0p1 added")),
-            (36, "delete", "md0", json!({ "index": 1 }), Message("md0p1 deleted")),
+            (36, "delete", "md0", index(1), Message("md0p1 deleted")),
             (37, "add", "md0", span(ONE, 34, 12_345_678), Refused(Errno::NoSpc, "")),
             (38, "add", "md0", at(ONE, 162, 417, 129), Refused(Errno::Inval, "129")),
             // Upstream answers the index as a parameter of the request: here it is part of the
@@ -147,7 +152,6 @@ fn gctl_030_to_054_add_and_remove() {
     let names: Vec<String> = w.names().into_iter().filter(|n| n.starts_with("md")).collect();
     assert_eq!(names, ["md0", "md0p1", "md0p2", "md0p5"], "47");
     // `remove` is called `delete`, as FreeBSD calls it now, and as upstream does from 62 on.
-    let index = |n: u32| json!({ "index": n });
     run(
         &mut w,
         vec![
@@ -166,11 +170,10 @@ fn gctl_060_to_065_a_partition_in_use_stays() {
     run(&mut w, vec![(60, "add", "md0", span(UFS, 34, 546), Message("md0p1 added"))]);
     // Upstream makes a file system and mounts it: for the graph that is a writer.
     let mounted = w.open("md0p1", Access::WRITE);
-    let index = || json!({ "index": 1 });
-    run(&mut w, vec![(62, "delete", "md0", index(), Refused(Errno::Busy, "index 1"))]);
+    run(&mut w, vec![(62, "delete", "md0", index(1), Refused(Errno::Busy, "index 1"))]);
     assert!(w.read(&mounted, 0, 512).is_ok(), "62: nobody has lost anything");
     w.close(mounted);
-    run(&mut w, vec![(64, "delete", "md0", index(), Message("md0p1 deleted"))]);
+    run(&mut w, vec![(64, "delete", "md0", index(1), Message("md0p1 deleted"))]);
     assert_eq!(conf(&mut w), [], "65");
     assert_eq!(w.names(), ["md0"], "65");
 }

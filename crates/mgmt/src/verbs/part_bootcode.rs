@@ -1,8 +1,7 @@
 //! part bootcode: boot code into the table's sector and into a partition.
 
-use super::part::{self, PartVerb};
+use super::part::PartVerb;
 use crate::api::{Error, Kind, Result};
-use crate::service::Control;
 use classes::part::request::{Bootcode, Edit};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -11,9 +10,6 @@ use wire::iscsi::encode_base64;
 /// Most bytes of a file that are read: the most that a partition may be given, and one more. A
 /// longer file is refused.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// Types of partitions that are there for boot code: nothing else is in them.
-const BOOT_TYPES: [&str; 3] = ["freebsd-boot", "bios-boot", "prep-boot"];
 
 /// A file as the API takes it.
 fn file(option: &str, path: &str) -> Result<String> {
@@ -47,20 +43,5 @@ impl PartVerb for Edit<Bootcode> {
             }
         }
         Ok(())
-    }
-
-    /// Refuses to overwrite the start of a partition of another type unless its name was typed.
-    fn check(&mut self, control: &Control) -> Result<()> {
-        let Bootcode { geom, partcode: Some(_), index: Some(index), yes_destroy, .. } = &self.of
-        else {
-            return Ok(());
-        };
-        let entry = part::entry(control, "part bootcode", geom, *index)?;
-        let kind = entry.kind.as_str();
-        if BOOT_TYPES.contains(&kind) {
-            return Ok(());
-        }
-        let what = format!("the code would overwrite the start of a partition of type {kind}");
-        part::check_consent("part bootcode", &entry.name, yes_destroy, &what)
     }
 }

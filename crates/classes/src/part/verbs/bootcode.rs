@@ -8,6 +8,9 @@ use super::{Change, Edit, PartAnswer, PartCode, Table, TableBefore, TableEdit, U
 use crate::part::bootcode::may_write;
 use crate::part::class::{PartClass, refusal};
 
+/// Types of partitions for boot code.
+const BOOT_TYPES: [&str; 3] = ["freebsd-boot", "bios-boot", "prep-boot"];
+
 /// Boot code: the scheme's, a partition's, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -41,7 +44,7 @@ impl TableEdit for Bootcode {
     }
 
     fn change(self, before: &TableBefore<'_>) -> Result<Change, Error> {
-        let Bootcode { bootcode, skip_serial, partcode, index, .. } = self;
+        let Bootcode { bootcode, skip_serial, partcode, index, yes_destroy, .. } = self;
         let TableBefore { name, table, uses, .. } = *before;
         let code = partition_code(table, uses, partcode, index)?;
         let partition = code.as_ref().map(|code| before.part_name(table, code.index()));
@@ -52,11 +55,15 @@ impl TableEdit for Bootcode {
             (None, Some(_)) => return Err(lacks("skip_serial is for bootcode")),
             (None, None) => return Err(lacks("give bootcode, or partcode and index")),
         };
+        let next = next.map_err(refusal)?;
+        if let Some(code) = code.as_ref().filter(|code| !is_for_boot_code(table, code.index())) {
+            before.require_consent(code.index(), &yes_destroy)?;
+        }
         let message = partition.map(|on| format!("partcode written to {on}"));
         let message =
             message.into_iter().chain(boot.map(|_| format!("bootcode written to {name}")));
         let message = message.collect::<Vec<_>>().join("\n");
-        Ok(Change { code, ..Change::of(next.map_err(refusal)?, None, message) })
+        Ok(Change { code, ..Change::of(next, None, message) })
     }
 }
 
@@ -90,6 +97,12 @@ impl Verb<PartClass> for Edit<Bootcode> {
         may_write(control, &of)?;
         edit(control, of, at_once)
     }
+}
+
+/// Whether a partition is of a type for boot code: it contains nothing else.
+fn is_for_boot_code(table: &Table, index: u32) -> bool {
+    let kind = table.entry(index).and_then(|entry| entry.kind.alias());
+    kind.is_some_and(|kind| BOOT_TYPES.contains(&kind))
 }
 
 fn lacks(what: &str) -> Error {

@@ -21,10 +21,6 @@ pub struct Create {
     #[serde(default)]
     #[schemars(extend("x-short" = "n"))]
     pub entries: Option<u32>,
-    /// Whether an existing table, label or file system may be overwritten.
-    #[serde(default)]
-    #[schemars(extend("x-hidden" = true))]
-    pub overwrite: bool,
     /// Name of the provider whose contents may be lost.
     #[serde(default)]
     pub yes_destroy: Vec<String>,

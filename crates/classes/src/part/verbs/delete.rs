@@ -28,6 +28,7 @@ impl TableEdit for Delete {
 
     fn change(self, before: &TableBefore<'_>) -> Result<Change, Error> {
         let next = before.table.delete(self.index, &before.uses.open).map_err(refusal)?;
+        before.require_consent(self.index, &self.yes_destroy)?;
         let done = format!("{} deleted", before.part_name(before.table, self.index));
         Ok(Change::of(next, None, done))
     }

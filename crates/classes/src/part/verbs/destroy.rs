@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Change, Edit, PartAnswer, TableBefore, TableEdit, edit};
-use crate::part::class::{PartClass, refusal};
+use crate::guard;
+use crate::part::class::{PartClass, describe, refusal};
 
 /// A table to be removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -28,8 +29,11 @@ impl TableEdit for Destroy {
     }
 
     fn change(self, before: &TableBefore<'_>) -> Result<Change, Error> {
-        let force = self.force || self.yes_destroy.contains(&self.geom);
-        before.table.may_destroy(force, &before.uses.open).map_err(refusal)?;
+        before.table.may_destroy(&before.uses.open).map_err(refusal)?;
+        if !self.force {
+            let held = describe(before.table, before.name);
+            guard::require_consent(before.name, held, &self.yes_destroy)?;
+        }
         let message = format!("{} destroyed", before.name);
         Ok(Change { table: None, touched: None, fresh: None, code: None, message })
     }

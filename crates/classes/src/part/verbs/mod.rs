@@ -1,6 +1,5 @@
 //! Verbs of the class, a file each. An edit is made in memory and then written, unless it is to be
-//! kept there. The API has the same verbs as the command `part`, and requests consent before it
-//! passes on a verb that loses partitions.
+//! kept there. One that loses partitions requires consent (U3 of [`crate::guard`]).
 //!
 //! Invariants
 //!  V1  A refusal changes nothing: every check precedes the first change.
@@ -34,8 +33,8 @@ use super::commit::commit;
 use super::geom::{PartGeom, TableLocation};
 use super::request::{Amount, EntryView, PartAnswer, TableView};
 use super::{PartCode, Table, params};
-use crate::slice;
 use crate::write_plan::WritePlan;
+use crate::{guard, slice};
 
 pub use add::Add;
 pub use bootcode::Bootcode;
@@ -202,6 +201,13 @@ impl TableBefore<'_> {
             Some(entry) => format!("{}{}", self.name, table.suffix(entry)),
             None => self.name.to_owned(),
         }
+    }
+
+    /// Refuses the loss of a partition whose name is not in `consent`.
+    fn require_consent(&self, index: u32, consent: &[String]) -> Result<(), Error> {
+        let Some(entry) = self.table.entry(index) else { return Ok(()) };
+        let held = format!("a partition of type {}", entry.kind);
+        guard::require_consent(&self.part_name(self.table, index), held, consent)
     }
 
     /// An amount in the terms of the table; `what` is its parameter.

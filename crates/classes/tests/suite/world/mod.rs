@@ -420,9 +420,15 @@ impl World {
         done
     }
 
-    /// A verb of part that succeeds: its message.
-    pub fn part(&mut self, verb: &str, on: &str, params: Value) -> String {
-        let answer = self.verb("part", verb, on, params);
+    /// A verb of part that succeeds, with the consent that it requires: its message.
+    pub fn part(&mut self, verb: &str, on: &str, mut params: Value) -> String {
+        let mut answer = self.verb("part", verb, on, params.clone());
+        if let Err(error) = &answer
+            && !error.destroys.is_empty()
+        {
+            params["yes_destroy"] = error.destroys.clone().into();
+            answer = self.verb("part", verb, on, params);
+        }
         let answer = answer.unwrap_or_else(|e| panic!("part {verb} {on}: {e}"));
         answer["message"].as_str().expect("a message").to_owned()
     }

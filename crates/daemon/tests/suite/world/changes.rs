@@ -431,7 +431,8 @@ impl Sim {
             self.withdraw(&unit);
         }
         self.doubt[slot].push(None);
-        let request = json!({ "op": "delete", "geom": "d0", "index": slot + 1 });
+        let request = json!({ "op": "delete", "geom": "d0", "index": slot + 1,
+                              "yes_destroy": [provider] });
         if self.part(&format!("delete {provider}"), request) {
             self.doubt[slot].clear();
             self.parts[slot] = None;

@@ -325,7 +325,7 @@ impl Sim {
             }
             if self.parts.iter().all(Option::is_none) && !self.shared.fails(0) {
                 let made = json!({ "op": "create", "provider": "d0", "scheme": "gpt",
-                                   "overwrite": true });
+                                   "yes_destroy": ["d0"] });
                 let done = self.stack().part(made);
                 self.log(|| format!("part create: {}", done.is_ok()));
                 self.stack().pass(100 * MS);

@@ -47,6 +47,11 @@ pub trait SimKind: Send + Sync {
         &[]
     }
 
+    /// Whether such a bus logs in with an iSCSI name, which the key `initiator` may give.
+    fn has_initiator_name(&self) -> bool {
+        false
+    }
+
     /// A section that can be pasted into the configuration.
     fn example(&self) -> &'static str;
 

@@ -27,7 +27,9 @@ const FILE_BYTES_MAX: u64 = 65_536;
 
 /// Whether a bus gets our own name: its section gives none.
 pub fn is_needed_by(bus: &BusConfig) -> bool {
-    bus.kind == "iscsi" && !bus.params.contains_key("initiator")
+    let kinds = cam::sims::kinds();
+    let kind = kinds.iter().find(|kind| kind.name() == bus.kind);
+    kind.is_some_and(|kind| kind.has_initiator_name()) && !bus.params.contains_key("initiator")
 }
 
 /// The name of this machine's initiator. Blocks while its file hangs, but not the control thread:

@@ -23,8 +23,8 @@ use mgmt::api::{
     Bucket, BusState, ConnectionsState, ConsumerState, Daemon, Denied, DeviceErrorState,
     DeviceState, DiskState, FormerNameState, GeomState, GroupState, Health, Histogram, LunState,
     Memory, OpStats, PendingLunState, PortGroupState, ProviderState, RebuildState, RegistrantState,
-    ReservationState, RivalsState, SCHEMA_VERSION, ServedClientState, SpaceState, Stats,
-    StoppedState, SystemState, TargetHealth, TargetState, TasteRejection, TransientState,
+    ReservationState, RivalsState, SCHEMA_VERSION, ServedClientState, SessionEnd, SpaceState,
+    Stats, StoppedState, SystemState, TargetHealth, TargetState, TasteRejection, TransientState,
     TroubleState,
 };
 use mgmt::config::{AccessConfig, Config, DiskConfig, TargetConfig};
@@ -467,6 +467,17 @@ fn target_state(from: &Sources<'_>, index: &Index<'_>, target: &TargetConfig) ->
         health_why,
         groups,
         sessions: sessions.map(|s| session(from, s)).collect(),
+        session_end: session_end(from.drivers, driver),
+    }
+}
+
+/// How sessions of the driver of that name are ended.
+fn session_end(drivers: &[Arc<dyn Driver>], name: &str) -> SessionEnd {
+    let driver = drivers.iter().find(|driver| driver.name() == name);
+    match driver.map(|driver| (driver.clone().local().is_some(), driver.has_logins())) {
+        Some((true, _)) => SessionEnd::Detach,
+        Some((false, false)) => SessionEnd::AccessGroup,
+        Some((false, true)) | None => SessionEnd::Command,
     }
 }
 

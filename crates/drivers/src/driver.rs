@@ -92,6 +92,11 @@ pub trait Driver: Send + Sync {
         Naming::Plain
     }
 
+    /// Whether sessions begin by a login; otherwise each request of a host begins its session anew.
+    fn has_logins(&self) -> bool {
+        true
+    }
+
     /// Whether clients request units by name, and a unit is served under its former name.
     fn has_unit_names(&self) -> bool {
         false

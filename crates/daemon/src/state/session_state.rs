@@ -107,7 +107,6 @@ pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         ),
     };
     let used = from.registry.nexuses.get(&s.number).map(Vec::as_slice).unwrap_or_default();
-    let isid: String = s.port_id.iter().map(|b| format!("{b:02x}")).collect();
     let waiting = s.commands(from.now_ns);
     let mut stats = Stats { in_flight: waiting.len() as u64, ..Stats::default() };
     stats.read.ops = counters.reads;
@@ -124,7 +123,7 @@ pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         address: s.from.to_string(),
         portal: s.portal.to_string(),
         group: (!group.is_empty()).then_some(group),
-        isid: if s.driver == "iscsi" { isid } else { String::new() },
+        isid: label("isid").unwrap_or_default().to_owned(),
         host_id: label("host-id").map(str::to_owned),
         tsih: label("tsih").and_then(|t| t.parse().ok()).unwrap_or(0),
         since_ns: from.since_start_ns(s.since_ns),

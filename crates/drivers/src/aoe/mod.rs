@@ -73,6 +73,10 @@ impl Driver for Aoe {
         NAME
     }
 
+    fn has_logins(&self) -> bool {
+        false
+    }
+
     fn doc(&self) -> &'static str {
         "ATA over Ethernet: a shelf on interfaces of this machine, its LUNs are slots."
     }

@@ -373,6 +373,7 @@ fn begin(
         from: conn.peer.clone(),
         reinstates,
         labels: vec![
+            ("isid", done.query.isid.iter().map(|byte| format!("{byte:02x}")).collect()),
             ("header-digest", digest(done.params.header_digest)),
             ("data-digest", digest(done.params.data_digest)),
             ("auth", done.user.as_ref().map_or("none".into(), |u| format!("chap {u}"))),

@@ -37,7 +37,7 @@ pub use stats::{Bucket, Histogram, OpStats, Percentiles, Stats};
 pub use target::{
     AttachedState, ConnectionsState, Denied, Digests, GroupState, LUN_COUNTERS_MAX, LunCounters,
     LunState, PendingLunState, PortGroupState, RegistrantState, ReservationState, RivalsState,
-    SessionState, TargetHealth, TargetState,
+    SessionEnd, SessionState, TargetHealth, TargetState,
 };
 pub use trace::{SlowRequest, TraceQuery, TraceState, TracedLayer};
 pub use webhook::WebhookState;

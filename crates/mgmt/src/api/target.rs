@@ -17,6 +17,20 @@ pub enum TargetHealth {
     Down,
 }
 
+/// How a session of a target is ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionEnd {
+    /// By `sessions end`.
+    #[default]
+    Command,
+    /// By an edit of its access group: there are no logins, and each request of a host begins its
+    /// session anew.
+    AccessGroup,
+    /// By `detach`: it belongs to a block device of this machine.
+    Detach,
+}
+
 /// One target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -41,6 +55,8 @@ pub struct TargetState {
     pub groups: Vec<GroupState>,
     /// Connected sessions.
     pub sessions: Vec<SessionState>,
+    /// How its sessions are ended.
+    pub session_end: SessionEnd,
 }
 
 /// Connections of a driver, of all its targets and portals.

@@ -2,7 +2,7 @@
 
 use super::actions::values;
 use super::tables::CellAction;
-use crate::api::{LunState, PortGroupState, SystemState, TargetState};
+use crate::api::{LunState, PortGroupState, SessionEnd, SystemState, TargetState};
 use crate::text::shell_word;
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ pub fn of_lun(state: &SystemState, target: &TargetState, lun: &LunState) -> Vec<
     if lun.removable {
         out.push(of_tray(lun));
     }
-    if target.driver == "local" {
+    if target.session_end == SessionEnd::Detach {
         out.push(of_local(state, &target.name, lun.lun));
     }
     out
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn lun_of_a_local_target_is_attached_or_detached() {
         let target = TargetState {
-            driver: "local".to_owned(),
+            session_end: SessionEnd::Detach,
             name: "here".to_owned(),
             ..TargetState::default()
         };

@@ -11,7 +11,7 @@ use crate::config::units::{short, short_ns};
 use crate::object_id::{core_id, geom_id, group_id, initiator_id, lun_id, session_id, target_id};
 use crate::text::{or_dash, shell_word};
 use crate::verbs::index::{ExportedLun, Index};
-use crate::verbs::sessions_end::refuse_driver;
+use crate::verbs::sessions_end::check_session_end;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -118,7 +118,7 @@ impl CellAction {
 
     /// The end of a session; `None` if its driver has no logins.
     pub(super) fn end_session(target: &TargetState, session: &SessionState) -> Option<CellAction> {
-        refuse_driver(target, session).ok()?;
+        check_session_end(target, session).ok()?;
         let id = session.id.to_string();
         Some(CellAction {
             label: "End".to_owned(),
@@ -481,6 +481,7 @@ pub fn lists(state: &SystemState, find: &str) -> Vec<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::SessionEnd;
 
     #[test]
     fn rebuild_offers_the_verb_that_changes_its_state() {
@@ -548,7 +549,9 @@ mod tests {
             ..TargetState::default()
         };
         let iscsi = target("iscsi", vec![session(7, "00023d000001")]);
-        let targets = vec![iscsi, target("aoe", vec![session(8, "")])];
+        let session_end = SessionEnd::AccessGroup;
+        let aoe = TargetState { session_end, ..target("aoe", vec![session(8, "")]) };
+        let targets = vec![iscsi, aoe];
         let state = SystemState { targets, ..SystemState::default() };
         let table = sessions(&state, "");
         let [own, of_aoe] = table.rows.as_slice() else { panic!("{table:?}") };

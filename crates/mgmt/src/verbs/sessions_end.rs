@@ -1,7 +1,7 @@
 //! sessions end: the end of one session; its host may log in again.
 
 use super::entry::CommandVerb;
-use crate::api::{Error, Kind, Result, SessionState, SystemState, TargetState};
+use crate::api::{Error, Kind, Result, SessionEnd, SessionState, SystemState, TargetState};
 use crate::plan::Risk;
 use crate::service::Control;
 use geom::{At, Verb};
@@ -63,18 +63,18 @@ fn find<'s>(state: &'s SystemState, id: &str) -> Result<(&'s TargetState, &'s Se
     })
 }
 
-/// Refuses sessions that each request begins anew (AoE), and those that another command ends.
-pub(crate) fn refuse_driver(target: &TargetState, session: &SessionState) -> Result<()> {
-    let (why, next) = match target.driver.as_str() {
-        "aoe" => (
-            "AoE has no logins: the next request of the host would make the session again",
+/// Refuses sessions that this command does not end.
+pub(crate) fn check_session_end(target: &TargetState, session: &SessionState) -> Result<()> {
+    let (why, next) = match target.session_end {
+        SessionEnd::Command => return Ok(()),
+        SessionEnd::AccessGroup => (
+            "there are no logins: the next request of the host would make the session again",
             format!("Remove {} from its access group, then run ashlar apply.", session.initiator),
         ),
-        "local" => (
+        SessionEnd::Detach => (
             "the session belongs to a block device of this machine",
             "Run `ashlar attach --list`, then `ashlar detach NAME`.".to_owned(),
         ),
-        _ => return Ok(()),
     };
     let at = format!("session {} of {}", session.id, target.name);
     Err(Error::new(Kind::Unsupported, OP, why).at(at).next(next))
@@ -95,7 +95,7 @@ impl Verb<Control> for SessionsEndParams {
     fn run(self, (control, progress): At<'_, Control>) -> Result<SessionsEndAnswer> {
         let state = control.state()?;
         let (target, session) = find(&state, &self.id)?;
-        refuse_driver(target, session)?;
+        check_session_end(target, session)?;
         let (id, luns) = (session.id, luns(target, session));
         let SessionState { initiator, address, .. } = session;
         let risk = match luns.is_empty() {

@@ -220,6 +220,10 @@ impl SimKind for IscsiKind {
         "iscsi"
     }
 
+    fn has_initiator_name(&self) -> bool {
+        true
+    }
+
     fn doc(&self) -> &'static str {
         "Disks of an iSCSI target, by TCP/IP."
     }

@@ -2,7 +2,7 @@
 
 use super::busy;
 use super::daemon::Daemon;
-use crate::api::{Exit, SessionState, TargetState};
+use crate::api::{Exit, SessionEnd, SessionState, TargetState};
 use crate::auth::{Call, changes};
 use crate::verbs;
 use serde_json::{Value, json};
@@ -43,13 +43,17 @@ fn option_of_the_list_before_the_verb_is_refused() {
 #[test]
 fn session_that_has_no_login_cannot_be_ended() {
     let daemon = Daemon::start();
-    let targets = [("aoe", 8, "access group"), ("local", 9, "ashlar detach")];
+    let targets = [
+        ("aoe", 8, SessionEnd::AccessGroup, "access group"),
+        ("local", 9, SessionEnd::Detach, "ashlar detach"),
+    ];
     let mut state = daemon.plant.extra_state();
     state.targets = targets
-        .map(|(driver, id, _)| TargetState {
+        .map(|(driver, id, session_end, _)| TargetState {
             driver: driver.to_owned(),
             name: format!("iqn.a:{driver}"),
             sessions: vec![SessionState { id, luns: vec![0], ..SessionState::default() }],
+            session_end,
             ..TargetState::default()
         })
         .into();
@@ -58,7 +62,7 @@ fn session_that_has_no_login_cannot_be_ended() {
     daemon.write("a.toml", text);
     daemon.expect_exit("apply @a.toml", Exit::Done);
     daemon.plant.set_extra(state);
-    for (driver, id, words) in targets {
+    for (driver, id, _, words) in targets {
         let error = daemon.expect_exit(&format!("sessions end {id} --yes"), Exit::Failed);
         assert!(error.contains("ASH-0023") && error.contains(words), "{driver}: {error}");
     }

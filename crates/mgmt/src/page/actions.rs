@@ -123,8 +123,8 @@ fn of_multipath(geom: &GeomState) -> Vec<CellAction> {
     out
 }
 
-fn of_file_server(geom: &GeomState) -> Vec<CellAction> {
-    if geom.is_serving == Some(false) {
+fn of_file_server(geom: &GeomState, is_serving: bool) -> Vec<CellAction> {
+    if !is_serving {
         return vec![CellAction::verb("Start", geom, "start")];
     }
     let ask = "Clients are disconnected until the file server is started again.".to_owned();
@@ -134,11 +134,13 @@ fn of_file_server(geom: &GeomState) -> Vec<CellAction> {
 
 /// The changes to a geom, besides those to its rebuilds.
 pub fn of_geom(geom: &GeomState) -> Vec<CellAction> {
+    if let Some(is_serving) = geom.is_serving {
+        return of_file_server(geom, is_serving);
+    }
     match geom.class.as_str() {
         "mirror" => of_mirror(geom),
         "raid" => of_array(geom),
         "multipath" => of_multipath(geom),
-        "fs" => of_file_server(geom),
         DISK => vec![resize(geom, "A disk only grows. Hosts see the new size at once.")],
         _ => Vec::new(),
     }
@@ -205,6 +207,7 @@ mod tests {
     #[test]
     fn file_server_that_is_halted_can_only_be_started() {
         let mut geom = with_states("fs", &[]);
+        geom.is_serving = Some(true);
         assert_eq!(labels(&geom), ["Dump now", "Sync", "Halt"]);
         geom.is_serving = Some(false);
         assert_eq!(labels(&geom), ["Start"]);

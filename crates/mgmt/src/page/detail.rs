@@ -197,8 +197,8 @@ fn geom_commands(geom: &GeomState) -> Vec<String> {
         "part" => vec![format!("ashlar part show {name}")],
         class => ["list", "status"].map(|verb| format!("ashlar {class} {verb} {name}")).to_vec(),
     };
-    if geom.class == "fs" {
-        out.push(format!("ashlar fs dumps {name}"));
+    if geom.is_serving.is_some() {
+        out.push(format!("ashlar {} dumps {name}", geom.class));
     }
     out.push(format!("ashlar tree --up {name}"));
     if let [provider] = geom.providers.as_slice() {

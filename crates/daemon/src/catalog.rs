@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use disks::{DISK_CLASS, DISK_DOC, DiskClass};
+use disks::{DISK_CLASS, DISK_DOC, DiskClass, PathKind};
 use drivers::bus::LocalKind;
 use engine::Registry;
 use engine::lun::LunClass;
@@ -11,7 +11,7 @@ use fileserver::{FS_CLASS, FsClass, NoHistory, Site, VolumeHistory};
 use geom::{Class, VerbSpec};
 use mgmt::ClassVerbs;
 use mgmt::api::{self, Error};
-use mgmt::config::{Catalog, ClassFacts, Config, DriverFacts, Entry, GeomConfig};
+use mgmt::config::{Catalog, ClassFacts, Config, DiskFacts, DriverFacts, Entry, GeomConfig};
 use serde_json::{Map, Value};
 
 use crate::errors::from_geom;
@@ -137,6 +137,7 @@ pub fn catalog() -> Catalog {
         live_keys: k.live_keys(),
         edits: &[],
         size_keys: &[],
+        disk: DiskFacts::default(),
         driver: DriverFacts::default(),
         configurable: true,
         example: k.example().into(),
@@ -149,6 +150,10 @@ pub fn catalog() -> Catalog {
         live_keys: k.live_keys(),
         edits: k.edits(),
         size_keys: k.size_keys(),
+        disk: DiskFacts {
+            is_device: k.path_kind() == PathKind::Device,
+            has_sectors_of_medium: k.has_sectors_of_medium(),
+        },
         driver: DriverFacts::default(),
         configurable: true,
         example: k.example().into(),
@@ -164,6 +169,7 @@ pub fn catalog() -> Catalog {
             live_keys: &[],
             edits: c.edits(),
             size_keys: &[],
+            disk: DiskFacts::default(),
             driver: DriverFacts::default(),
             example: String::new(),
         }
@@ -176,6 +182,7 @@ pub fn catalog() -> Catalog {
         live_keys: &[],
         edits: d.edits(),
         size_keys: &[],
+        disk: DiskFacts::default(),
         driver: DriverFacts {
             is_local: d.clone().local().is_some(),
             naming: d.naming(),
@@ -218,6 +225,9 @@ mod tests {
             assert_eq!(entry.driver.is_local, entry.name == "local", "{}", entry.name);
             assert_eq!(entry.driver.has_unit_names, entry.name == "nbd", "{}", entry.name);
         }
+        for driver in drivers::all(&engine::Registry::new()) {
+            assert_eq!(driver.has_logins(), driver.name() != "aoe", "{}", driver.name());
+        }
     }
 
     #[test]
@@ -244,6 +254,10 @@ mod tests {
         let names: Vec<&str> =
             catalog.disks.iter().filter(has_path).map(|entry| entry.name.as_str()).collect();
         assert_eq!(names, ["file", "blockdev"], "another meaning needs a key of another name");
+        let is_device = ["file", "blockdev", "none"].map(|kind| catalog.disk(kind).is_device);
+        assert_eq!(is_device, [false, true, false]);
+        let is_of_medium = |kind: &str| catalog.disk(kind).has_sectors_of_medium;
+        assert_eq!(["file", "blockdev", "nbd"].map(is_of_medium), [false, true, true]);
     }
 
     #[test]

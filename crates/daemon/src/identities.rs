@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
-use disks::{IdentityRequest, PersistentIdentity, stored_at};
+use disks::{IdentityRequest, PathKind, PersistentIdentity, path_kind, stored_at};
 use engine::state_store::{self, SaveFuture, StateStore, save_channel};
 use geom::GraphControl;
 use mgmt::config::{Config, DiskConfig};
@@ -262,12 +262,13 @@ impl IdentityKeeper {
             return Prediction::Known(lasting);
         }
         let path = params.get("path").and_then(Value::as_str);
-        let place = match (disk.kind.as_str(), path) {
-            ("file", Some(path)) => match std::fs::canonicalize(path) {
+        let kind = path_kind(&disk.kind);
+        let place = match (kind, path) {
+            (PathKind::File, Some(path)) => match std::fs::canonicalize(path) {
                 Ok(path) => path.display().to_string(),
                 Err(_) => return Prediction::New,
             },
-            ("blockdev", Some(path)) => path.to_owned(),
+            (PathKind::Device, Some(path)) => path.to_owned(),
             _ => disk.name.clone(),
         };
         let state = self.state();
@@ -275,7 +276,7 @@ impl IdentityKeeper {
         match state.record_of(&place, |name| gone.contains(name)) {
             Some(kept) => Prediction::Known(kept.lasting.clone()),
             // The hardware may report an identity.
-            None if disk.kind == "blockdev" => Prediction::Unknown,
+            None if kind == PathKind::Device => Prediction::Unknown,
             None => Prediction::New,
         }
     }
@@ -410,7 +411,7 @@ impl IdentityState {
         place: &DiskLocation,
     ) -> Option<DiskLocation> {
         let other = self.places.get(found).filter(|other| !same_location(other, place))?;
-        (other.0 == "file").then(|| other.clone())
+        (path_kind(&other.0) == PathKind::File).then(|| other.clone())
     }
 
     /// I2, I3.

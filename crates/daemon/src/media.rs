@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use bio::Errno;
-use disks::Medium;
+use disks::{Medium, PathKind, path_kind};
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::DiskConfig;
 use mgmt::plan::Action;
@@ -120,10 +120,11 @@ impl FileChange {
     /// The section with which a disk is opened.
     pub fn section(self, disk: &DiskConfig) -> DiskConfig {
         let mut section = disk.clone();
-        if disk.kind == "file" && self != FileChange::Make {
+        let is_file = path_kind(&disk.kind) == PathKind::File;
+        if is_file && self != FileChange::Make {
             section.params.remove("create");
         }
-        if disk.kind == "file" && self == FileChange::Nothing {
+        if is_file && self == FileChange::Nothing {
             section.params.remove("size");
         }
         section

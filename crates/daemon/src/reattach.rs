@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bio::Attr;
-use disks::Arrivals;
+use disks::{Arrivals, PathKind, path_kind};
 use geom::{Error, GeomId, Topology};
 use mgmt::api::Level;
 use mgmt::config::{Config, DiskConfig, GeomConfig};
@@ -205,7 +205,8 @@ impl Reattach {
 
     fn is_too_small(&self, disk: &DiskConfig, finding: &Finding) -> bool {
         let (had, size) = self.needed_bytes(disk);
-        matches!(finding, Finding::File(bytes) if disk.kind == "file" && *bytes < had.max(size))
+        let is_file = path_kind(&disk.kind) == PathKind::File;
+        matches!(finding, Finding::File(bytes) if is_file && *bytes < had.max(size))
     }
 
     /// Why a disk without a path is lost, and the command that reattaches it.
@@ -296,9 +297,9 @@ impl Reattach {
         if let Some((_, kind, params)) = remote(disk) {
             return kind.is_reachable(&disk.name, &params, arrivals) == Some(true);
         }
-        match (disk.kind.as_str(), self.findings.get(&disk.name)) {
-            ("file", Some(finding @ Finding::File(_))) => !self.is_too_small(disk, finding),
-            ("blockdev", Some(Finding::Device)) => true,
+        match (path_kind(&disk.kind), self.findings.get(&disk.name)) {
+            (PathKind::File, Some(finding @ Finding::File(_))) => !self.is_too_small(disk, finding),
+            (PathKind::Device, Some(Finding::Device)) => true,
             _ => false,
         }
     }

@@ -15,6 +15,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bio::sync::Mutex;
+use disks::{PathKind, path_kind};
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::DiskConfig;
 
@@ -49,7 +50,7 @@ impl Subject {
     pub fn disk(disk: &DiskConfig) -> Subject {
         let path = disk.image();
         let name = path.map_or(disk.name.clone(), |path| path.display().to_string());
-        let file = path.filter(|_| disk.kind == "file").map(PathBuf::from);
+        let file = path.filter(|_| path_kind(&disk.kind) == PathKind::File).map(PathBuf::from);
         Subject { name, file }
     }
 

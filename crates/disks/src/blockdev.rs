@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::backing::{Backing, BackingParts};
 use crate::deletes::{DeleteBy, DeleteHow, choose, longest};
 use crate::file::{Direct, errno_of, open_direct};
-use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit};
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, PathKind, Unit};
 use crate::lasting::{of_other, with_configured_serial};
 use crate::locks::{self, LockHolder};
 use crate::medium::Medium;
@@ -55,6 +55,14 @@ pub(crate) struct BlockDev;
 impl Kind for BlockDev {
     fn name(&self) -> &'static str {
         "blockdev"
+    }
+
+    fn path_kind(&self) -> PathKind {
+        PathKind::Device
+    }
+
+    fn has_sectors_of_medium(&self) -> bool {
+        true
     }
 
     fn doc(&self) -> &'static str {

@@ -20,7 +20,7 @@ use crate::causes;
 use crate::creation;
 use crate::deletes::DeleteBy;
 use crate::kind::{
-    Growth, IO_BYTES_MAX, Identity, Kind, Open, Opened, ResizeCall, Site, SpaceUsage, Unit,
+    Growth, IO_BYTES_MAX, Identity, Kind, Open, Opened, PathKind, ResizeCall, Site, SpaceUsage, Unit,
 };
 use crate::lasting::{self, Identities, PersistentIdentity, Stored};
 use crate::locks::{self, LockHolder};
@@ -102,6 +102,10 @@ impl Kind for ImageFile {
 
     fn size_keys(&self) -> &'static [&'static str] {
         &["create", "size"]
+    }
+
+    fn path_kind(&self) -> PathKind {
+        PathKind::File
     }
 
     fn edits(&self) -> &'static [(&'static str, &'static str)] {

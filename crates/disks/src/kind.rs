@@ -43,6 +43,18 @@ pub struct Open<'a> {
     pub notifier: &'a Notifier,
 }
 
+/// What the parameter `path` of a disk names on this machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathKind {
+    /// Nothing: such a disk has no path.
+    #[default]
+    None,
+    /// An image file.
+    File,
+    /// A device, whose hardware may report an identity.
+    Device,
+}
+
 /// A kind of disk. One value each, in [`crate::KINDS`].
 pub trait Kind: Send + Sync {
     /// Its name in the configuration.
@@ -68,6 +80,16 @@ pub trait Kind: Send + Sync {
     /// among them makes the medium larger while the disk is used.
     fn size_keys(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// What the parameter `path` of such a disk names.
+    fn path_kind(&self) -> PathKind {
+        PathKind::None
+    }
+
+    /// Whether a disk without `sector_size` has the sectors of its medium.
+    fn has_sectors_of_medium(&self) -> bool {
+        false
     }
 
     /// Effects of an edit of its keys on running hosts, for the reference. For a key that is not

@@ -58,7 +58,7 @@ pub use deletes::DeleteHow;
 pub use failures::LastError;
 pub use file::{Direct, FileParams};
 pub use kind::{
-    Growth, IDENT_MAX, Identity, Kind, Open, Opened, ResizeCall, ResizeResult, Site, SpaceUsage,
+    Growth, IDENT_MAX, Identity, Kind, Open, Opened, PathKind, ResizeCall, ResizeResult, Site, SpaceUsage,
     Unit,
 };
 pub use lasting::{
@@ -73,6 +73,6 @@ pub use nbd::NbdParams;
 pub use null::{Fill, NullParams};
 pub use opening::{OpenedDisk, Opener};
 pub use path_state::PathState;
-pub use registry::{KINDS, kind};
+pub use registry::{KINDS, kind, path_kind};
 pub use verbs::check_resize;
 pub use watch::Watch;

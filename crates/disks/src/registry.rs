@@ -2,7 +2,7 @@
 
 use crate::blockdev::BlockDev;
 use crate::file::ImageFile;
-use crate::kind::Kind;
+use crate::kind::{Kind, PathKind};
 use crate::memory::Memory;
 use crate::model::Model;
 use crate::nbd::Nbd;
@@ -14,6 +14,11 @@ pub const KINDS: &[&dyn Kind] = &[&ImageFile, &BlockDev, &Memory, &Null, &Model,
 /// A kind by name.
 pub fn kind(name: &str) -> Option<&'static dyn Kind> {
     KINDS.iter().copied().find(|k| k.name() == name)
+}
+
+/// See [`Kind::path_kind`]; of an unknown kind, nothing.
+pub fn path_kind(name: &str) -> PathKind {
+    kind(name).map(Kind::path_kind).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -29,6 +34,8 @@ mod tests {
             assert_eq!(schema["additionalProperties"], false, "{}", k.name());
             let fields = schema["properties"].as_object().unwrap();
             assert!(fields.values().all(|f| f["description"].is_string()), "{}", k.name());
+            let has_path = path_kind(k.name()) != PathKind::None;
+            assert_eq!(fields.contains_key("path"), has_path, "{}", k.name());
         }
     }
 }

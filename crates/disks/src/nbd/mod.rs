@@ -199,6 +199,10 @@ impl Kind for Nbd {
         "nbd"
     }
 
+    fn has_sectors_of_medium(&self) -> bool {
+        true
+    }
+
     fn doc(&self) -> &'static str {
         "An export of an NBD server, by TCP or a Unix socket, with TLS if wanted."
     }

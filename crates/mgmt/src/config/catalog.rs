@@ -26,6 +26,8 @@ pub struct Entry {
     pub edits: &'static [(&'static str, &'static str)],
     /// Keys of a disk kind that are without effect on a medium that exists and has its size.
     pub size_keys: &'static [&'static str],
+    /// Facts about a disk kind; the defaults of other entries.
+    pub disk: DiskFacts,
     /// Facts about a driver; the defaults of other entries.
     pub driver: DriverFacts,
     /// It may be used in `[[geom]]`; otherwise only tasting makes it.
@@ -45,6 +47,7 @@ impl Entry {
             live_keys: &[],
             edits: &[],
             size_keys: &[],
+            disk: DiskFacts::default(),
             driver: DriverFacts::default(),
             configurable: true,
             example: String::new(),
@@ -66,6 +69,12 @@ impl Entry {
     /// The same, with these keys that give a new medium its size.
     pub fn sized_by(mut self, keys: &'static [&'static str]) -> Entry {
         self.size_keys = keys;
+        self
+    }
+
+    /// The same, of a disk kind.
+    pub fn disk(mut self, facts: DiskFacts) -> Entry {
+        self.disk = facts;
         self
     }
 
@@ -107,6 +116,15 @@ pub struct Catalog {
     pub class_facts: Option<FactsOf>,
     /// The classes whose verbs are called by `geom`.
     pub class_verbs: Option<VerbsOfClasses>,
+}
+
+/// Facts about a disk kind that plans and checks need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DiskFacts {
+    /// Its `path` names a device.
+    pub is_device: bool,
+    /// A disk without `sector_size` has the sectors of its medium.
+    pub has_sectors_of_medium: bool,
 }
 
 /// Facts about a driver that checks of a configuration and its reference need.
@@ -218,6 +236,12 @@ impl Catalog {
     /// Facts about a class; of an unknown one, the defaults.
     pub fn facts(&self, class: &str) -> ClassFacts {
         self.class_facts.map_or_else(ClassFacts::default, |of| of(class))
+    }
+
+    /// Facts about a disk kind; of an unknown one, the defaults.
+    pub fn disk(&self, kind: &str) -> DiskFacts {
+        let entry = self.disks.iter().find(|e| e.name == kind);
+        entry.map(|e| e.disk).unwrap_or_default()
     }
 
     /// Facts about a driver; of an unknown one, the defaults.

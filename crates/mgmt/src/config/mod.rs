@@ -29,7 +29,8 @@ pub use geom::units;
 
 pub use api::{ApiClientConfig, ApiConfig, ApiSections};
 pub use catalog::{
-    Catalog, CheckStart, CheckTarget, ClassFacts, DriverFacts, Entry, FactsOf, SettingsOf,
+    Catalog, CheckStart, CheckTarget, ClassFacts, DiskFacts, DriverFacts, Entry, FactsOf,
+    SettingsOf,
 };
 pub(crate) use check::interface;
 pub use check::{LUN_MAX, SOCKET_PATH_MAX, check};

@@ -2,7 +2,7 @@
 
 use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::DiskState;
-use crate::config::DiskConfig;
+use crate::config::{Catalog, DiskConfig};
 use rustix::fs::{FsWord, statfs};
 use serde_json::Value;
 use std::fs::{Metadata, OpenOptions};
@@ -38,7 +38,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             let served = disks.iter().find(|d| d.name == disk.name && is_open(d));
             match served.filter(|_| !path.exists()) {
                 Some(served) => out.push(removed(served, path)),
-                None => out.extend(check_file(disk, path, &mounts)),
+                None => out.extend(check_file(disk, path, &mounts, &facts.catalog)),
             }
         }
     }
@@ -57,7 +57,12 @@ fn removed(disk: &DiskState, path: &Path) -> CheckFinding {
     )
 }
 
-fn check_file(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<CheckFinding> {
+fn check_file(
+    disk: &DiskConfig,
+    path: &Path,
+    mounts: &str,
+    catalog: &Catalog,
+) -> Vec<CheckFinding> {
     let (name, display) = (&disk.name, path.display());
     let Ok(about) = std::fs::metadata(path) else {
         // A file that is to be made with a size needs only its folder.
@@ -68,13 +73,10 @@ fn check_file(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<CheckFinding>
         }
         let fix = if has_size {
             format!("mkdir -p {}", folder.display())
+        } else if catalog.disk(&disk.kind).is_device {
+            format!("lsblk -p shows the devices there are; correct `path` ({display})")
         } else {
-            match disk.kind.as_str() {
-                "blockdev" => {
-                    format!("lsblk -p shows the devices there are; correct `path` ({display})")
-                }
-                _ => format!("truncate -s SIZE {display}, or correct `path`"),
-            }
+            format!("truncate -s SIZE {display}, or correct `path`")
         };
         let finding = format!("disk {name}: there is no {display}");
         return vec![bad(Severity::Fail, finding, "the disk cannot be created", fix)];

@@ -36,7 +36,7 @@ pub fn plan(
     names.retain(|(from, _)| !is_awaited(state, &from.name));
     let mut called = running.clone();
     names.iter().for_each(|(from, to)| rename(&mut called, &from.name, to));
-    let identities = Identities::new(&called, desired, (state, &names), foreseen);
+    let identities = Identities::new(&called, desired, (state, &names), (foreseen, catalog));
     let scene = RiskContext { state, catalog, running: &called, desired, identities };
     let mut planner = Planner { now: running.clone(), steps: Vec::new(), context: scene };
     for (from, to) in names {

@@ -5,7 +5,7 @@ use super::depend::owner_entry;
 use super::disk_edits::{ID_KEYS, renumbered_disks};
 use super::rename::{given_names, is_part, rename_reference};
 use crate::api::{LunState, SystemState};
-use crate::config::{Config, DiskConfig, LunConfig};
+use crate::config::{Catalog, Config, DiskConfig, LunConfig};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
@@ -40,7 +40,7 @@ impl<'a> Identities<'a> {
         running: &'a Config,
         desired: &'a Config,
         (state, renames): (&'a SystemState, &[(DiskConfig, DiskConfig)]),
-        foreseen: &'a PredictedSerials,
+        (foreseen, catalog): (&'a PredictedSerials, &Catalog),
     ) -> Identities<'a> {
         let groups = state.targets.iter().flat_map(|t| &t.groups);
         let luns = groups.flat_map(|g| &g.luns).filter(|lun| !lun.serial.is_empty());
@@ -57,7 +57,7 @@ impl<'a> Identities<'a> {
             running: unit_ids(running),
             desired: unit_ids(desired),
             foreseen,
-            sectors: [running, desired].map(sectors),
+            sectors: [running, desired].map(|config| sectors(config, catalog)),
             renumbered: renumbered_disks(running, desired, state),
         }
     }
@@ -141,9 +141,9 @@ impl<'a> Identities<'a> {
 }
 
 /// Sectors as the sections give them; a geom has those of its first member.
-fn sectors(config: &Config) -> Sectors {
+fn sectors(config: &Config, catalog: &Catalog) -> Sectors {
     let sector = |disk: &DiskConfig| match disk.params.get("sector_size") {
-        None if ["nbd", "blockdev"].contains(&disk.kind.as_str()) => None,
+        None if catalog.disk(&disk.kind).has_sectors_of_medium => None,
         size => Some(size.and_then(Value::as_u64).unwrap_or(SECTOR_BYTES)),
     };
     let disks = config.disk.iter();
@@ -198,7 +198,8 @@ pub(super) fn unit_ids(config: &Config) -> HashMap<&str, UnitIds<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::GeomConfig;
+    use crate::config::{DiskFacts, Entry, GeomConfig};
+    use geom::NoParams;
 
     #[test]
     fn partitions_and_geoms_have_the_sectors_of_their_disk() {
@@ -228,7 +229,9 @@ mod tests {
             ],
             ..Config::default()
         };
-        let all = sectors(&config);
+        let facts = DiskFacts { has_sectors_of_medium: true, ..DiskFacts::default() };
+        let nbd = Entry::of::<NoParams>("nbd", "").disk(facts);
+        let all = sectors(&config, &Catalog { disks: vec![nbd], ..Catalog::default() });
         let of = |name| sector_of(&all, name);
         assert_eq!([of("d"), of("dp1"), of("d.nop"), of("mirror/upper")], [Some(4096); 4]);
         assert_eq!([of("mirror/m"), of("mirror/ms1")], [Some(4096); 2]);

@@ -14,6 +14,7 @@ mod web_sessions;
 
 pub use permissions::{Call, authorize, changes, is_reading_class_verb, takes_document};
 pub use scope::Scope;
+pub(crate) use tokens::is_same_secret;
 pub use tokens::{Token, TokenStore};
 pub use web_sessions::{SESSION_MAX, WebSessions};
 

@@ -96,10 +96,9 @@ pub(super) fn hash(salt: &str, secret: &str) -> String {
     hex(all.finalize().as_slice())
 }
 
-/// Compares all bytes, whichever differs first.
-fn equal(a: &str, b: &str) -> bool {
-    let differing = a.bytes().zip(b.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
-    a.len() == b.len() && differing == 0
+/// Compares secrets in a time that depends on their length alone.
+pub(crate) fn is_same_secret(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
 
 fn read(path: &Path) -> Result<Vec<Record>> {
@@ -217,7 +216,8 @@ impl TokenStore {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
         let records = self.lock();
         let record = records.as_ref().ok()?.iter().find(|record| record.id == id)?;
-        equal(&hash(&record.salt, secret), &record.hash).then(|| id.to_owned())
+        let hash = hash(&record.salt, secret);
+        is_same_secret(hash.as_bytes(), record.hash.as_bytes()).then(|| id.to_owned())
     }
 
     /// The bearer of the token with that identifier; `None`: it was revoked.

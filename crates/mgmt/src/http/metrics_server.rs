@@ -12,15 +12,16 @@
 //!      A page that gives its own name the address of this machine reads nothing.
 //!  M5  With `metrics_token`, wrong tokens of an address are limited as failed logins of the API.
 
+use super::accept::Acceptor;
 use super::body::Body;
 use super::metrics::{self, Format};
 use super::page_routes::{check_host, document};
+use super::peer::bearer_token;
 use super::peer_rates::PeerRates;
-use super::refusal_log::{RefusalLog, tcp_peer};
 use super::routes::{blocking, error_response, unknown_route, wrong_method};
-use super::server::{accept_until, answer_requests};
-use super::tcp_slots::TcpSlots;
+use super::server::answer_requests;
 use crate::api::{Error, Kind, Result, SystemState};
+use crate::auth::is_same_secret;
 use crate::config::{DaemonConfig, secret};
 use crate::page::{RUNBOOK, runbook};
 use hyper::body::Incoming;
@@ -31,7 +32,6 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -197,22 +197,16 @@ async fn serve(
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let open = Arc::new(AtomicUsize::new(0));
-    let (slots, log) = (TcpSlots::default(), RefusalLog::new("metrics"));
-    let accept = async || {
-        let (stream, address) = listener.accept().await?;
-        io::Result::Ok(((stream, address), tcp_peer(address)))
-    };
-    let admit = |(stream, address): (TcpStream, SocketAddr), slot| {
-        let Some(of_address) = slots.admit(&log, &stream, address) else { return };
-        let shared = shared.clone();
-        tokio::spawn(async move {
+    let acceptor = Acceptor::new("metrics");
+    let admit = |(stream, address): (TcpStream, SocketAddr)| {
+        let (of_address, shared) = (acceptor.admit_tcp(&stream, address)?, shared.clone());
+        Some(async move {
             let answer = move |request| answer(request, shared.clone(), address.ip());
             answer_requests("metrics", Box::new(stream), answer, pending()).await;
-            drop((slot, of_address));
-        });
+            drop(of_address);
+        })
     };
-    accept_until(&log, &open, accept, admit, stop).await;
+    acceptor.run(&listener, admit, stop).await;
     Ok(())
 }
 
@@ -245,8 +239,8 @@ async fn scrape(
             let error = Error::new(Kind::Secret, "scrape metrics", "the token cannot be read");
             return Err(error.next(next));
         };
-        let sent = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        if !sent.and_then(bearer_token).is_some_and(|sent| is_same(sent, &token)) {
+        let sent = request.headers().get(AUTHORIZATION).and_then(bearer_token);
+        if !sent.is_some_and(|sent| is_same_secret(sent, &token)) {
             shared.rates.count_failure(peer, Instant::now());
             return Ok(unauthorized());
         }
@@ -268,17 +262,6 @@ async fn scrape(
     metrics::answer(page, format, turn).await
 }
 
-/// The token of a value of `Authorization`; the name of the scheme has no case (RFC 9110 11.1).
-fn bearer_token(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
-    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
-}
-
-/// Compares in a time that depends on the length alone.
-fn is_same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
-}
-
 fn unauthorized() -> Response<Body> {
     let why = "the bearer token is wrong or absent";
     let error = Error::new(Kind::Forbidden, "scrape metrics", why);
@@ -295,7 +278,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::os::unix::fs::PermissionsExt;
-    use std::sync::atomic::Ordering;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// The status line and the body of an answer.
     fn ask(at: SocketAddr, head: &str) -> (String, String) {

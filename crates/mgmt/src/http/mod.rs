@@ -22,6 +22,7 @@
 //! `auth/permissions.rs` decides about each call. Over the listener of metrics, `metrics_server`
 //! answers `GET /metrics`, and `GET /runbook` with the runbooks of the alerts.
 
+mod accept;
 mod body;
 pub(crate) mod class_verbs;
 pub(crate) mod components;
@@ -41,7 +42,6 @@ mod routes;
 mod server;
 mod session_cookie;
 mod socket;
-mod tcp_slots;
 
 pub use metrics_server::{MetricsServer, StateFn, cannot_listen};
 pub use server::serve;

@@ -12,13 +12,13 @@
 //!  N9  Files of TLS that are in use are read again by a step of a plan only, as those of targets.
 //!      Files that cannot be used yet are awaited.
 
+use super::accept::Acceptor;
 use super::peer::{Peer, RemotePeer};
 use super::peer_rates::PeerRates;
 use super::recent_logins::RecentLogins;
-use super::refusal_log::{PERIOD, RefusalLog, tcp_peer};
+use super::refusal_log::tcp_peer;
 use super::routes::record;
-use super::server::{ConnectionSlot, HEAD_MAX, serve_connection, take_accepted};
-use super::tcp_slots::TcpSlots;
+use super::server::{HEAD_MAX, serve_connection};
 use crate::api::{Error, Kind};
 use crate::audit::AuditedCaller;
 use crate::config::ApiConfig;
@@ -27,10 +27,10 @@ use crate::service::Control;
 use crate::tls_stream::TlsStream;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tls::Keys;
@@ -54,11 +54,9 @@ enum Security {
 }
 
 /// What all listeners use.
-struct NetworkShared {
+pub(super) struct NetworkShared {
     control: Arc<Control>,
-    open: Arc<AtomicUsize>,
-    slots: TcpSlots,
-    log: RefusalLog,
+    pub(super) acceptor: Acceptor,
     rates: Arc<PeerRates>,
     logins: Arc<RecentLogins>,
     security: Mutex<Option<Security>>,
@@ -68,8 +66,8 @@ struct NetworkShared {
 
 /// The server; dropping it closes the listeners, and open connections stay.
 pub(super) struct Network {
-    /// Open connections.
-    pub(super) open: Arc<AtomicUsize>,
+    /// Outlives it in the tasks of open connections.
+    pub(super) shared: Arc<NetworkShared>,
     follower: AbortHandle,
 }
 
@@ -82,10 +80,9 @@ impl Drop for Network {
 impl Network {
     /// Begins to follow the configuration.
     pub(super) fn start(control: Arc<Control>) -> Network {
-        let open = Arc::new(AtomicUsize::new(0));
-        let shared = Arc::new(NetworkShared::new(control, open.clone()));
-        let follower = tokio::spawn(follow(shared)).abort_handle();
-        Network { open, follower }
+        let shared = Arc::new(NetworkShared::new(control));
+        let follower = tokio::spawn(follow(shared.clone())).abort_handle();
+        Network { shared, follower }
     }
 }
 
@@ -162,12 +159,10 @@ async fn follow(shared: Arc<NetworkShared>) {
 }
 
 impl NetworkShared {
-    fn new(control: Arc<Control>, open: Arc<AtomicUsize>) -> NetworkShared {
+    fn new(control: Arc<Control>) -> NetworkShared {
         NetworkShared {
             control,
-            open,
-            slots: TcpSlots::default(),
-            log: RefusalLog::new("API"),
+            acceptor: Acceptor::new("API"),
             rates: Arc::default(),
             logins: Arc::default(),
             security: Mutex::new(None),
@@ -231,24 +226,25 @@ impl NetworkShared {
         *self.security.lock().unwrap_or_else(PoisonError::into_inner) = read;
     }
 
+    /// The task of an accepted connection.
     fn admit(
         self: &Arc<NetworkShared>,
         stream: TcpStream,
         address: SocketAddr,
-        slot: ConnectionSlot,
-    ) {
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
         if !self.rates.admit_connection(address.ip(), Instant::now()) {
             let why = format_args!("too many of this address (limit: 200 at once, 20 a second)");
-            return self.log.refused(&tcp_peer(address), why);
+            self.acceptor.log.refused(&tcp_peer(address), why);
+            return None;
         }
-        let Some(of_address) = self.slots.admit(&self.log, &stream, address) else { return };
+        let of_address = self.acceptor.admit_tcp(&stream, address)?;
         let shared = self.clone();
         // Before the keys are taken, so that no change after that is missed.
         let changed = self.changed.subscribe();
-        tokio::spawn(async move {
+        Some(async move {
             shared.connection(stream, address, changed).await;
-            drop((slot, of_address));
-        });
+            drop(of_address);
+        })
     }
 
     /// Records the login of a client whose certificate is not trusted. It counts as a failed login,
@@ -336,20 +332,9 @@ async fn listen(at: SocketAddr, shared: Arc<NetworkShared>) {
     };
     shared.control.api_listeners().report(at, None);
     tracing::info!("the API is served at {}", listener.local_addr().unwrap_or(at));
-    let mut period = tokio::time::interval(PERIOD);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = period.tick() => {
-                shared.log.end_period();
-                continue;
-            }
-        };
-        let accepted = accepted.map(|(stream, address)| ((stream, address), tcp_peer(address)));
-        let admit = |(stream, address), slot| shared.admit(stream, address, slot);
-        // N1: `open` counts those of the network alone.
-        take_accepted(&shared.log, &shared.open, accepted, admit).await;
-    }
+    // N1: the acceptor counts the connections of the network alone.
+    let admit = |(stream, address)| shared.admit(stream, address);
+    shared.acceptor.run(&listener, admit, pending()).await;
 }
 
 #[cfg(test)]
@@ -358,15 +343,22 @@ mod tests {
     use crate::config::Config;
     use crate::fake::{FakePlant, catalog};
     use crate::service::Archive;
+    use std::path::PathBuf;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// The state of a server, and the folder of its files.
+    fn shared(name: &str) -> (Arc<NetworkShared>, PathBuf) {
+        let folder = std::env::temp_dir().join(format!("ashlar-{name}-{}", std::process::id()));
+        let archive = Archive::new(&folder.join("history"), 2);
+        let plant = Box::new(Arc::new(FakePlant::new()));
+        let control = Control::new(plant, catalog(), &Config::default(), archive);
+        let control = Arc::new(control.with_api_folder(&folder.join("api")));
+        (Arc::new(NetworkShared::new(control)), folder)
+    }
 
     #[test]
     fn n6_connection_ends_after_a_change() {
-        let folder = std::env::temp_dir().join(format!("ashlar-network-{}", std::process::id()));
-        let plant = Box::new(Arc::new(FakePlant::new()));
-        let archive = Archive::new(&folder, 2);
-        let control = Arc::new(Control::new(plant, catalog(), &Config::default(), archive));
-        let shared = Arc::new(NetworkShared::new(control, Arc::default()));
+        let (shared, folder) = shared("network");
         *shared.security.lock().expect("unlocked") = Some(Security::Plain);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
@@ -374,8 +366,7 @@ mod tests {
             let at = listener.local_addr().expect("bound");
             let mut client = TcpStream::connect(at).await.expect("connected");
             let (stream, address) = listener.accept().await.expect("accepted");
-            let slot = ConnectionSlot::take(&shared.open).expect("room");
-            shared.admit(stream, address, slot);
+            tokio::spawn(shared.admit(stream, address).expect("room"));
             let request = b"GET /v1/state HTTP/1.1\r\nhost: a\r\n\r\n";
             client.write_all(request).await.expect("sent");
             let mut status = [0; 12];
@@ -391,11 +382,7 @@ mod tests {
 
     #[test]
     fn n8_files_are_read_by_another_thread_and_only_after_a_change() {
-        let folder = std::env::temp_dir().join(format!("ashlar-follow-{}", std::process::id()));
-        let plant = Box::new(Arc::new(FakePlant::new()));
-        let archive = Archive::new(&folder, 2);
-        let control = Arc::new(Control::new(plant, catalog(), &Config::default(), archive));
-        let shared = Arc::new(NetworkShared::new(control, Arc::default()));
+        let (shared, folder) = shared("follow");
         // A thread that may block owns all that it needs.
         let own = shared.clone();
         let read = std::thread::spawn(move || own.follow_files(ApiConfig::default(), None));
@@ -426,7 +413,7 @@ mod tests {
         let plant = Arc::new(FakePlant::new());
         let archive = Archive::new(&folder.join("history"), 2);
         let control = Control::new(Box::new(plant.clone()), catalog(), &Config::default(), archive);
-        let shared = NetworkShared::new(Arc::new(control), Arc::default());
+        let shared = NetworkShared::new(Arc::new(control));
         shared.control.start(&config).expect("started");
         let awaits = shared.follow_files(config.api.clone(), None);
         assert!(shared.security().is_none() && !awaits.awaited.is_empty());
@@ -448,12 +435,7 @@ mod tests {
 
     #[test]
     fn refused_forms_of_a_login_are_recorded_up_to_a_limit() {
-        let folder = std::env::temp_dir().join(format!("ashlar-forms-{}", std::process::id()));
-        let plant = Box::new(Arc::new(FakePlant::new()));
-        let archive = Archive::new(&folder.join("history"), 2);
-        let control = Control::new(plant, catalog(), &Config::default(), archive);
-        let control = Arc::new(control.with_api_folder(&folder.join("api")));
-        let shared = Arc::new(NetworkShared::new(control.clone(), Arc::default()));
+        let (shared, folder) = shared("forms");
         *shared.security.lock().expect("unlocked") = Some(Security::Plain);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let answers = runtime.expect("a runtime").block_on(async {
@@ -461,8 +443,7 @@ mod tests {
             let at = listener.local_addr().expect("bound");
             let mut client = TcpStream::connect(at).await.expect("connected");
             let (stream, address) = listener.accept().await.expect("accepted");
-            let slot = ConnectionSlot::take(&shared.open).expect("the first");
-            shared.admit(stream, address, slot);
+            tokio::spawn(shared.admit(stream, address).expect("the first"));
             let head = "POST /login HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\n";
             let request = format!("{head}content-length: 0\r\n\r\n").repeat(15);
             let last = format!("{head}content-length: 0\r\nconnection: close\r\n\r\n");
@@ -475,18 +456,13 @@ mod tests {
         assert_eq!(refused + answers.matches("HTTP/1.1 429 ").count(), 16, "{answers}");
         // While the log is written to a slow disk, the address may fail some more times.
         assert!((10..15).contains(&refused), "a flood does not fill the log: {answers}");
-        assert_eq!(control.audit().newest(100).expect("entries").len(), refused);
+        assert_eq!(shared.control.audit().newest(100).expect("entries").len(), refused);
         let _ = std::fs::remove_dir_all(&folder);
     }
 
     #[test]
     fn untrusted_certificates_are_recorded_as_refused_logins_up_to_a_limit() {
-        let folder = std::env::temp_dir().join(format!("ashlar-untrusted-{}", std::process::id()));
-        let plant = Box::new(Arc::new(FakePlant::new()));
-        let archive = Archive::new(&folder.join("history"), 2);
-        let control = Control::new(plant, catalog(), &Config::default(), archive);
-        let control = Arc::new(control.with_api_folder(&folder.join("api")));
-        let shared = NetworkShared::new(control.clone(), Arc::default());
+        let (shared, folder) = shared("untrusted");
         let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
         let error = io::Error::new(io::ErrorKind::InvalidData, unknown);
         assert!(is_untrusted(&error));
@@ -498,7 +474,7 @@ mod tests {
                 shared.record_refused(address, &error).await;
             }
         });
-        let entries = control.audit().newest(100).expect("entries");
+        let entries = shared.control.audit().newest(100).expect("entries");
         // While the log is written to a slow disk, the address may fail some more times.
         assert!((10..15).contains(&entries.len()), "a flood does not fill the log: {entries:?}");
         let [first, ..] = entries.as_slice() else { panic!("no entry") };

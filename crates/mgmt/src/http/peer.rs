@@ -14,7 +14,7 @@ use crate::audit::AuditedCaller;
 use crate::auth::Caller;
 use crate::service::Control;
 use hyper::HeaderMap;
-use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
+use hyper::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -73,7 +73,7 @@ impl RemotePeer {
     fn identify(&self, headers: &HeaderMap, control: &Control) -> Result<Caller> {
         let refused = |why: String| Err(Error::new(Kind::Unauthenticated, "log in", why));
         if let Some(value) = headers.get(AUTHORIZATION) {
-            let token = value.to_str().ok().and_then(bearer_token);
+            let token = bearer_token(value).and_then(|token| std::str::from_utf8(token).ok());
             let caller = token.and_then(|token| control.tokens().bearer(token));
             return caller.map_or_else(|| refused("the token is not valid".to_owned()), Ok);
         }
@@ -139,10 +139,11 @@ fn certificate_caller(subject: &str) -> String {
     format!("certificate {subject}")
 }
 
-/// The token of a field `Authorization: Bearer TOKEN` (RFC 6750 2.1).
-fn bearer_token(value: &str) -> Option<&str> {
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+/// The token of a field `Authorization: Bearer TOKEN` (RFC 6750 2.1); the name of the scheme has no
+/// case (RFC 9110 11.1).
+pub(super) fn bearer_token(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, token) = value.as_bytes().split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
 /// Refuses a request that a page of another origin made a browser send with a client certificate.

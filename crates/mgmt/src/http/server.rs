@@ -1,10 +1,9 @@
-//! HTTP server of the control socket: accepts connections, identifies their peers, and passes
-//! requests to the routes.
+//! HTTP server of the control socket: passes the requests of its peers to the routes.
 
+use super::accept::Acceptor;
 use super::body::Body;
 use super::network::Network;
 use super::peer::Peer;
-use super::refusal_log::{PERIOD, RefusalLog};
 use super::routes::route;
 use super::socket::BoundSocket;
 use crate::api::{Error, Kind, Result};
@@ -22,40 +21,15 @@ use std::future::pending;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
-
-/// Connections of a listener at one time. Further ones are closed at once.
-const CONNECTIONS_MAX: usize = 128;
 
 /// How long a connection may take to send the head of a request before it is closed.
 pub(super) const HEAD_MAX: Duration = Duration::from_secs(10);
 
 /// How long running requests may take once the daemon is to stop, or their connection to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Longest wait after `accept` failed (no file descriptors left).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// The place of an open connection among those that are counted.
-pub(super) struct ConnectionSlot(Arc<AtomicUsize>);
-
-impl ConnectionSlot {
-    /// Takes a place; `None`: [`CONNECTIONS_MAX`] are open.
-    pub(super) fn take(open: &Arc<AtomicUsize>) -> Option<ConnectionSlot> {
-        let slot = ConnectionSlot(open.clone());
-        // Dropping the value gives a place back that was taken beyond the limit.
-        (open.fetch_add(1, Ordering::AcqRel) < CONNECTIONS_MAX).then_some(slot)
-    }
-}
-
-impl Drop for ConnectionSlot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
 
 /// Serves until `stop` is ready, then lets running requests end.
 ///
@@ -70,23 +44,27 @@ pub async fn serve(
     let listener = listening.take().ok_or_else(gone)?;
     let listener = UnixListener::from_std(listener)
         .map_err(|e| Error::new(Kind::System, "listen on the socket", e))?;
-    let open = Arc::new(AtomicUsize::new(0));
     let network = Network::start(control.clone());
     let mut sampling = JoinSet::new();
     sampling.spawn(take_samples(control.clone()));
-    let log = RefusalLog::new("control");
-    let accept = async || {
-        let (stream, _) = listener.accept().await?;
-        let (uid, peer) = user_of(&stream, &log);
-        io::Result::Ok(((stream, uid), peer))
+    let acceptor = Acceptor::new("control");
+    let admit = |(stream, uid): (UnixStream, io::Result<u32>)| {
+        let unknown = |e: &io::Error| {
+            let peer = Address::Unix("unknown user".into());
+            acceptor.log.refused(&peer, format_args!("user of the peer unknown: {e}"));
+        };
+        let peer = Arc::new(Peer::Local { uid: uid.inspect_err(unknown).ok() });
+        let control = control.clone();
+        Some(async move {
+            serve_connection(Box::new(stream), control, peer, Box::pin(pending())).await;
+        })
     };
-    let admit = |(stream, uid), slot| admit(stream, uid, slot, &control);
-    accept_until(&log, &open, accept, admit, stop).await;
+    acceptor.run(&listener, admit, stop).await;
     drop((listener, sampling));
-    let remote = network.open.clone();
+    let remote = network.shared.clone();
     drop(network);
     let ended = async {
-        while open.load(Ordering::Acquire) + remote.load(Ordering::Acquire) > 0 {
+        while acceptor.open() + remote.acceptor.open() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -94,68 +72,6 @@ pub async fn serve(
         tracing::warn!("control requests still ran when the daemon stopped");
     }
     Ok(())
-}
-
-/// Passes accepted connections to `admit` until `stop` is ready. `open` counts the connections.
-pub(super) async fn accept_until<S>(
-    log: &RefusalLog,
-    open: &Arc<AtomicUsize>,
-    accept: impl AsyncFn() -> io::Result<(S, Address)>,
-    admit: impl Fn(S, ConnectionSlot),
-    stop: impl Future<Output = ()>,
-) {
-    let mut period = tokio::time::interval(PERIOD);
-    tokio::pin!(stop);
-    loop {
-        tokio::select! {
-            () = &mut stop => break,
-            _ = period.tick() => log.end_period(),
-            accepted = accept() => take_accepted(log, open, accepted, &admit).await,
-        }
-    }
-}
-
-/// Passes a connection to `admit` if a slot is free; waits a while after an error of `accept`.
-/// Every listener of HTTP does so.
-pub(super) async fn take_accepted<S>(
-    log: &RefusalLog,
-    open: &Arc<AtomicUsize>,
-    accepted: io::Result<(S, Address)>,
-    admit: impl Fn(S, ConnectionSlot),
-) {
-    match accepted {
-        Ok((stream, peer)) => {
-            log.accepted();
-            match ConnectionSlot::take(open) {
-                Some(slot) => admit(stream, slot),
-                None => log.refused(&peer, format_args!("{CONNECTIONS_MAX} are open")),
-            }
-        }
-        Err(e) => {
-            log.accept_failed(&e);
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-        }
-    }
-}
-
-/// The user of a connection, if it is known, and the peer as logs show it.
-fn user_of(stream: &UnixStream, log: &RefusalLog) -> (Option<u32>, Address) {
-    match stream.peer_cred() {
-        Ok(peer) => (Some(peer.uid()), Address::Unix(format!("uid={}", peer.uid()).into())),
-        Err(e) => {
-            let peer = Address::Unix("unknown user".into());
-            log.refused(&peer, format_args!("user of the peer unknown: {e}"));
-            (None, peer)
-        }
-    }
-}
-
-fn admit(stream: UnixStream, uid: Option<u32>, slot: ConnectionSlot, control: &Arc<Control>) {
-    let (control, peer) = (control.clone(), Arc::new(Peer::Local { uid }));
-    tokio::spawn(async move {
-        serve_connection(Box::new(stream), control, peer, Box::pin(pending())).await;
-        drop(slot);
-    });
 }
 
 /// Serves the requests of one connection until it ends, or until `end` is ready and the running

@@ -88,6 +88,20 @@ const BELOW_CLASSES: &[&str] = &["members", "inspect"];
 /// Formats that the scanner of disks reads by the code of their class.
 const SCANNED: &[&str] = &["part", "label"];
 
+/// Crates that know disk kinds, bus kinds and drivers only by their properties.
+const WITHOUT_PARTS: &[&str] = &["mgmt", "daemon"];
+/// Code that names one of them.
+const NAMED_PARTS: &[&str] = &[
+    "\"aoe\"",
+    "\"blockdev\"",
+    "\"iscsi\"",
+    "\"nvme_tcp\"",
+    "kind == \"file\"",
+    "kind == \"nbd\"",
+    "driver == \"local\"",
+    "driver == \"nbd\"",
+];
+
 /// Modules of the engine from the lowest to the highest, each with those that it may import: only
 /// modules that are listed before it.
 const ENGINE: &[(&str, &str)] = &[
@@ -148,11 +162,26 @@ pub fn check(tree: &Tree) -> Vec<String> {
         banned(s, &mut out);
         sizes(s, &mut out);
         paired(s, &mut out);
+        parts(s, &mut out);
         reachable(s, tree, &mut out);
     }
     classes(tree, &mut out);
     engine(tree, &mut out);
     out
+}
+
+/// A new disk kind, bus kind or driver needs no edit in the crates above it.
+fn parts(s: &Source, out: &mut Vec<String>) {
+    // The fake is for tests alone.
+    if !WITHOUT_PARTS.contains(&s.krate()) || s.is_test() || s.path.ends_with("/fake.rs") {
+        return;
+    }
+    for (n, line) in s.product_lines() {
+        for name in NAMED_PARTS.iter().filter(|name| line.contains(**name)) {
+            let what = "describe it by a property of the kind or driver";
+            out.push(format!("{}:{n}: {name} is named: {what}", s.path));
+        }
+    }
 }
 
 /// Modules of the own crate that a line names.

@@ -71,6 +71,20 @@ fn class_that_imports_another_is_refused() {
 }
 
 #[test]
+fn kind_or_driver_named_above_its_crate_is_refused() {
+    let found = |path: &str, text: &str| {
+        breaches(path, text).iter().filter(|b| b.contains("is named")).count()
+    };
+    let text = "fn f(d: &Disk) -> bool { d.kind == \"file\" || d.kind == \"blockdev\" }\n";
+    assert_eq!(found("crates/daemon/src/a.rs", text), 2);
+    assert_eq!(found("crates/mgmt/src/a.rs", "let name = \"aoe\";\n"), 1);
+    assert_eq!(found("crates/disks/src/a.rs", text), 0);
+    assert_eq!(found("crates/mgmt/src/a_tests.rs", text), 0);
+    let tested = format!("#[cfg(test)]\nmod tests {{\n{text}}}\n");
+    assert_eq!(found("crates/mgmt/src/a.rs", &tested), 0);
+}
+
+#[test]
 fn import_that_the_engine_does_not_allow_is_refused() {
     let found = |path: &str, text: &str| {
         let path = format!("crates/engine/src/{path}");

@@ -244,6 +244,9 @@ mod tests {
         assert!(catalog.size_keys("blockdev").is_empty());
         let fs = catalog.classes.iter().find(|entry| entry.name == "fs").expect("the class");
         assert!(fs.edits.iter().any(|(key, _)| *key == "plan9"), "{:?}", fs.edits);
+        let listen = catalog.facts("fs").listen_keys;
+        let is_key = |key: &&str| fs.schema["properties"].get(*key).is_some();
+        assert!(listen.contains(&"plan9") && listen.iter().all(is_key), "{listen:?}");
     }
 
     /// See `DiskConfig::image`.

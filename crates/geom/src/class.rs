@@ -331,6 +331,11 @@ pub trait Class: Send + Sync + 'static {
         &[]
     }
 
+    /// Keys of a section with lists of addresses at which its geom listens.
+    fn listen_keys(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Effects of an edit of its settings on running hosts, for the reference. An edit of a setting
     /// that is not listed is live.
     fn edits(&self) -> &'static [(&'static str, &'static str)] {

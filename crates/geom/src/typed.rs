@@ -57,6 +57,8 @@ pub trait Typed: Send + Sync + Sized + 'static {
     const PASSES_SERIAL: bool = false;
     /// See [`Class::shown_as`].
     const SHOWN_AS: &'static [(&'static str, &'static str)] = &[];
+    /// See [`Class::listen_keys`].
+    const LISTEN_KEYS: &'static [&'static str] = &[];
     /// See [`Class::edits`].
     const EDITS: &'static [(&'static str, &'static str)] = &[];
     /// See [`Class::member_limits`].
@@ -326,6 +328,10 @@ impl<C: Typed> Class for C {
 
     fn shown_as(&self) -> &'static [(&'static str, &'static str)] {
         C::SHOWN_AS
+    }
+
+    fn listen_keys(&self) -> &'static [&'static str] {
+        C::LISTEN_KEYS
     }
 
     fn edits(&self) -> &'static [(&'static str, &'static str)] {

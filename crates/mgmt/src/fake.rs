@@ -69,6 +69,9 @@ pub fn class_facts(name: &str) -> ClassFacts {
     if name == "lun" {
         return ClassFacts { passes_serial: true, ..ClassFacts::default() };
     }
+    if name == "fs" {
+        return ClassFacts { listen_keys: &["plan9", "console"], ..ClassFacts::default() };
+    }
     let class = CLASSES.iter().find(|class| class.name() == name);
     class.map_or_else(ClassFacts::default, |class| ClassFacts::of(class.as_ref()))
 }

@@ -161,6 +161,8 @@ impl Typed for FsClass {
     /// A device of the WORM that was away is taken in again.
     const TASTES: bool = true;
     const OPENS_MEMBERS: bool = true;
+    const LISTEN_KEYS: &'static [&'static str] =
+        &["linux", "plan9", "linux_tls", "plan9_tls", "console"];
     const EDITS: &'static [(&'static str, &'static str)] = &[
         ("console", LISTENER),
         ("linux", LISTENER),

@@ -157,6 +157,8 @@ pub struct ClassFacts {
     pub passes_serial: bool,
     /// See [`Class::shown_as`].
     pub shown_as: &'static [(&'static str, &'static str)],
+    /// See [`Class::listen_keys`].
+    pub listen_keys: &'static [&'static str],
 }
 
 impl ClassFacts {
@@ -171,6 +173,7 @@ impl ClassFacts {
             member_edits_last: class.member_edits_last(),
             passes_serial: class.passes_serial(),
             shown_as: class.shown_as(),
+            listen_keys: class.listen_keys(),
         }
     }
 }

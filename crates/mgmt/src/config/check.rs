@@ -54,7 +54,7 @@ pub fn check(config: &Config, catalog: &Catalog) -> Vec<Problem> {
     geoms(config, &mut problems);
     cycles(config, &mut problems);
     targets(config, catalog, &mut problems);
-    listeners::check(config, &mut problems);
+    listeners::check(config, catalog, &mut problems);
     units(config, &mut problems);
     ids(config, &mut problems);
     port_groups(config, &mut problems);

@@ -4,6 +4,7 @@
 //! of a file server, of the API or of metrics overlaps no other one.
 
 use super::api::ApiConfig;
+use super::catalog::Catalog;
 use super::check::{Problem, problem};
 use super::daemon::DaemonConfig;
 use super::types::{Config, GeomConfig, TargetConfig};
@@ -13,21 +14,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use wire::portal::{LocalAddress, listeners_overlap};
 
-/// Class of file servers, and the keys of their addresses.
-const FS: &str = "fs";
-const FS_KEYS: &[&str] = &["linux", "plan9", "linux_tls", "plan9_tls", "console"];
-
-/// Driver and owner of the listeners of `[api]`.
+/// Owner of the listeners of `[api]`.
 const API: &str = "[api]";
 
-/// In place of a driver, for the listener of metrics.
-const METRICS: &str = "metrics";
+/// The part that opens a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Source<'a> {
+    /// A target of that driver.
+    Target(&'a str),
+    /// A geom that serves clients itself: a file server.
+    Geom,
+    Api,
+    Metrics,
+}
+
+impl Source<'_> {
+    /// Whether listeners of the same source at one address are one.
+    fn shares(self) -> bool {
+        !matches!(self, Source::Geom | Source::Api)
+    }
+}
 
 /// A listener of a target, a file server, the API or metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listener<'a> {
-    /// Driver of the target, [`FS`], [`API`] or [`METRICS`].
-    driver: &'a str,
+    source: Source<'a>,
     address: &'a str,
     /// Name of the target or file server, or [`API`]; empty for metrics.
     owner: &'a str,
@@ -36,25 +47,25 @@ pub(crate) struct Listener<'a> {
 impl<'a> Listener<'a> {
     /// The listeners of a target, in the order of its key `listen`.
     pub(crate) fn of_target(target: &'a TargetConfig) -> impl Iterator<Item = Listener<'a>> {
-        let (driver, owner) = (target.driver.as_str(), target.name.as_str());
-        target.listen.iter().map(move |address| Listener { driver, address, owner })
+        let (source, owner) = (Source::Target(&target.driver), target.name.as_str());
+        target.listen.iter().map(move |address| Listener { source, address, owner })
     }
 
     /// The listeners of the API, in the order of its key `listen`.
     pub(crate) fn of_api(api: &'a ApiConfig) -> impl Iterator<Item = Listener<'a>> {
-        api.listen.iter().map(|address| Listener { driver: API, address, owner: API })
+        api.listen.iter().map(|address| Listener { source: Source::Api, address, owner: API })
     }
 
     /// The listeners of a file server, each with its key and its place in the list of that key.
     pub(crate) fn of_geom(
         geom: &'a GeomConfig,
-    ) -> impl Iterator<Item = (&'static str, usize, Listener<'a>)> {
-        let keys: &'static [&'static str] = if geom.class == FS { FS_KEYS } else { &[] };
-        keys.iter().flat_map(move |key| {
+        catalog: &Catalog,
+    ) -> impl Iterator<Item = (&'static str, usize, Listener<'a>)> + use<'a> {
+        catalog.facts(&geom.class).listen_keys.iter().flat_map(move |key| {
             let list = geom.params.get(*key).and_then(Value::as_array);
             list.into_iter().flatten().enumerate().filter_map(move |(i, address)| {
                 let address = address.as_str()?;
-                Some((*key, i, Listener { driver: FS, address, owner: &geom.name }))
+                Some((*key, i, Listener { source: Source::Geom, address, owner: &geom.name }))
             })
         })
     }
@@ -62,7 +73,7 @@ impl<'a> Listener<'a> {
     /// The listener of metrics, if there is one.
     pub(crate) fn of_daemon(daemon: &'a DaemonConfig) -> Option<Listener<'a>> {
         let address = daemon.metrics_listen.as_deref()?;
-        Some(Listener { driver: METRICS, address, owner: "" })
+        Some(Listener { source: Source::Metrics, address, owner: "" })
     }
 
     /// The address, as its section has it.
@@ -72,18 +83,18 @@ impl<'a> Listener<'a> {
 
     /// Whether only one of two listeners can be open.
     fn conflicts_with(&self, other: &Listener<'_>) -> bool {
-        let is_shared = self.driver == other.driver && ![FS, API].contains(&self.driver);
+        let is_shared = self.source == other.source && self.source.shares();
         !is_shared && overlap(self.address, other.address)
     }
 }
 
 impl fmt::Display for Listener<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owner = match self.driver {
-            API => return write!(f, "`{}` of {API}", self.address),
-            METRICS => return write!(f, "`{}` of `metrics_listen`", self.address),
-            FS => "file server",
-            _ => "target",
+        let owner = match self.source {
+            Source::Api => return write!(f, "`{}` of {API}", self.address),
+            Source::Metrics => return write!(f, "`{}` of `metrics_listen`", self.address),
+            Source::Geom => "file server",
+            Source::Target(_) => "target",
         };
         write!(f, "`{}` of {owner} `{}`", self.address, self.owner)
     }
@@ -100,24 +111,24 @@ fn overlap(a: &str, b: &str) -> bool {
 
 /// Two listeners of which only one can be open.
 pub(crate) fn conflict(new: Listener<'_>, other: Listener<'_>) -> String {
-    let whose = if new.driver == other.driver { "another listener" } else { "another driver" };
+    let whose = if new.source == other.source { "another listener" } else { "another driver" };
     format!("{new} overlaps {other}, with {whose}: write another address or port")
 }
 
 /// Listeners that are open together.
 #[derive(Default)]
 pub(crate) struct Listeners<'a> {
-    /// Owners by driver and address.
-    owners: BTreeMap<(&'a str, &'a str), BTreeSet<&'a str>>,
+    /// Owners by source and address.
+    owners: BTreeMap<(Source<'a>, &'a str), BTreeSet<&'a str>>,
 }
 
 impl<'a> Listeners<'a> {
     /// Adds a listener, unless it conflicts with one of them, which is returned.
     pub(crate) fn add(&mut self, new: Listener<'a>) -> Option<Listener<'a>> {
-        let key = (new.driver, new.address);
-        if [FS, API].contains(&new.driver) || !self.owners.contains_key(&key) {
-            let mut all = self.owners.iter().filter_map(|(&(driver, address), owners)| {
-                Some(Listener { driver, address, owner: owners.first().copied()? })
+        let key = (new.source, new.address);
+        if !new.source.shares() || !self.owners.contains_key(&key) {
+            let mut all = self.owners.iter().filter_map(|(&(source, address), owners)| {
+                Some(Listener { source, address, owner: owners.first().copied()? })
             });
             let other = all.find(|other| other.conflicts_with(&new));
             if other.is_some() {
@@ -130,7 +141,7 @@ impl<'a> Listeners<'a> {
 
     /// Removes a listener, if it was added.
     pub(crate) fn remove(&mut self, old: Listener<'a>) {
-        let key = (old.driver, old.address);
+        let key = (old.source, old.address);
         let Some(owners) = self.owners.get_mut(&key) else { return };
         owners.remove(old.owner);
         if owners.is_empty() {
@@ -140,13 +151,13 @@ impl<'a> Listeners<'a> {
 }
 
 /// Reports listeners of a configuration that conflict.
-pub(super) fn check(config: &Config, out: &mut Vec<Problem>) {
+pub(super) fn check(config: &Config, catalog: &Catalog, out: &mut Vec<Problem>) {
     let targets = config.target.iter().enumerate().flat_map(|(i, target)| {
         let all = Listener::of_target(target).enumerate();
         all.map(move |(k, listener)| ("target", i, "listen", k, listener))
     });
     let servers = config.geom.iter().enumerate().flat_map(|(i, geom)| {
-        let all = Listener::of_geom(geom);
+        let all = Listener::of_geom(geom, catalog);
         all.map(move |(key, k, listener)| ("geom", i, key, k, listener))
     });
     let api = Listener::of_api(&config.api).enumerate();
@@ -168,6 +179,7 @@ pub(super) fn check(config: &Config, out: &mut Vec<Problem>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::catalog;
 
     fn target(name: &str, driver: &str, listen: &[&str]) -> TargetConfig {
         let section = serde_json::json!({ "name": name, "driver": driver, "listen": listen });
@@ -184,7 +196,7 @@ mod tests {
 
     fn texts(target: Vec<TargetConfig>, geom: Vec<GeomConfig>) -> Vec<String> {
         let mut out = Vec::new();
-        check(&Config { target, geom, ..Config::default() }, &mut out);
+        check(&Config { target, geom, ..Config::default() }, &catalog(), &mut out);
         let place = |p: &Problem| (p.section, p.index, p.key, p.element);
         out.iter().map(|p| format!("{:?} {}", place(p), p.text)).collect()
     }
@@ -224,9 +236,9 @@ mod tests {
             ..Config::default()
         };
         let mut out = Vec::new();
-        check(&config("127.0.0.1:3261"), &mut out);
+        check(&config("127.0.0.1:3261"), &catalog(), &mut out);
         assert_eq!(out, []);
-        check(&config("0.0.0.0:3260"), &mut out);
+        check(&config("0.0.0.0:3260"), &catalog(), &mut out);
         let [one] = out.as_slice() else { panic!("{out:?}") };
         assert_eq!((one.section, one.key), ("daemon", "metrics_listen"));
         assert!(one.text.starts_with("`127.0.0.1:3260` of `metrics_listen`"), "{}", one.text);

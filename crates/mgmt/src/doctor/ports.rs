@@ -3,7 +3,7 @@
 
 use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::config::listeners::Listener;
-use crate::config::{AccessConfig, Config};
+use crate::config::{AccessConfig, Catalog, Config};
 use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::net::{SocketAddr, TcpListener};
@@ -77,7 +77,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         out.push(bad(Severity::Fail, finding, loss, fix));
     }
     let count = wanted.len();
-    out.extend(absent_addresses(config));
+    out.extend(absent_addresses(config, &facts.catalog));
     out.extend(config.access.iter().flat_map(|access| closed_sockets(config, access, &ours)));
     out.extend(unchecked);
     if out.is_empty() { ok(format!("{count} looked at, free or ours")) } else { out }
@@ -95,8 +95,8 @@ fn no_interface(address: &str, key: &str) -> CheckFinding {
 
 /// Addresses of file servers that no interface of this machine has. Their ports are not tried: the
 /// file server of a running daemon has them.
-fn absent_addresses(config: &Config) -> impl Iterator<Item = CheckFinding> {
-    let all = config.geom.iter().flat_map(Listener::of_geom);
+fn absent_addresses(config: &Config, catalog: &Catalog) -> impl Iterator<Item = CheckFinding> {
+    let all = config.geom.iter().flat_map(|geom| Listener::of_geom(geom, catalog));
     all.filter_map(|(key, _, listener)| {
         let at: SocketAddr = listener.address().parse().ok()?;
         let e = TcpListener::bind((at.ip(), 0)).err()?;

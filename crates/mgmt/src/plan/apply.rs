@@ -118,7 +118,7 @@ pub fn apply(
     running: &mut Config,
     progress: &mut Progress<'_>,
 ) -> Result<Applied> {
-    let mut refused = refusals(plant, steps, running);
+    let mut refused = refusals((plant, catalog), steps, running);
     for (step, refused) in steps.iter().zip(&mut refused).filter(|(step, _)| !step.may_wait) {
         if let Some(e) = refused.take() {
             return Err(wrap_error(Kind::CannotCarryOut, &step.what, e, ""));
@@ -159,7 +159,11 @@ pub fn apply(
 
 /// Why the daemon would refuse each of the steps. `running` is the configuration before them. The
 /// one check of `plan`, of `apply` and of a start.
-pub fn refusals(plant: &dyn Plant, steps: &[Step], running: &Config) -> Vec<Option<Error>> {
+pub fn refusals(
+    (plant, catalog): (&dyn Plant, &Catalog),
+    steps: &[Step],
+    running: &Config,
+) -> Vec<Option<Error>> {
     let mut disks = plant.check_disks(steps);
     let refusal = |(i, step): (usize, &Step)| {
         let before = steps.get(..i).unwrap_or_default();
@@ -178,7 +182,7 @@ pub fn refusals(plant: &dyn Plant, steps: &[Step], running: &Config) -> Vec<Opti
     };
     let mut refused: Vec<Option<Error>> = steps.iter().enumerate().map(refusal).collect();
     let media = plant.refused_media(&running.disk, steps);
-    let listeners = open_listeners::refused(running, steps);
+    let listeners = open_listeners::refused(running, steps, catalog);
     for (i, error) in media.into_iter().chain(listeners).chain(plant.clash(steps)) {
         if let Some(place) = refused.get_mut(i).filter(|place| place.is_none()) {
             *place = Some(error);

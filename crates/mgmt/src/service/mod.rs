@@ -494,7 +494,7 @@ impl Control {
             let at = if error.at.is_empty() { String::new() } else { format!("{}: ", error.at) };
             format!("{}: {at}{}", step.what, error.source)
         };
-        let errors = plan::refusals(self.plant(), &plan.steps, &plan.base);
+        let errors = plan::refusals((self.plant(), self.catalog()), &plan.steps, &plan.base);
         for (step, error) in plan.steps.iter().zip(errors) {
             let list = if step.may_wait { &mut awaited } else { &mut refused };
             list.extend(error.map(|error| why(step, error)));
@@ -545,7 +545,7 @@ impl Control {
         }
         check_consent(&plan.steps, consent)?;
         if consent.dry_run {
-            let errors = plan::refusals(self.plant(), &plan.steps, &plan.base);
+            let errors = plan::refusals((self.plant(), self.catalog()), &plan.steps, &plan.base);
             let mut all = plan.steps.iter().zip(errors).filter(|(step, _)| !step.may_wait);
             if let Some((step, e)) = all.find_map(|(step, e)| Some((step, e?))) {
                 return Err(with_step(e, &step.what));

@@ -1,7 +1,8 @@
 //! Pooled, page-aligned, bounded memory of one core.
 //!
 //! Invariants
-//!  P1  The bytes handed out and cached together never exceed `limit_bytes`.
+//!  P1  The bytes handed out and cached together never exceed the limit. A limit that is lowered
+//!      below them applies to further memory: none is taken until they are fewer.
 //!  P2  A buffer returns to its pool when its last handle and its last loan are dropped, not
 //!      before.
 //!  P3  Memory outlives the pool's own handle for as long as one buffer is out.
@@ -88,7 +89,7 @@ pub(crate) struct Inner {
     /// Bytes that are still to be given back after the last call of [`Pool::cool`].
     due: Cell<usize>,
     cooler: RefCell<Option<Waker>>,
-    limit: usize,
+    limit: Cell<usize>,
     refused: Cell<u64>,
     waiters: RefCell<Vec<Waker>>,
 }
@@ -109,7 +110,7 @@ impl Pool {
             peak: Cell::new(0),
             due: Cell::new(0),
             cooler: RefCell::new(None),
-            limit: config.limit_bytes,
+            limit: Cell::new(config.limit_bytes),
             refused: Cell::new(0),
             waiters: RefCell::new(Vec::new()),
         }))
@@ -144,7 +145,7 @@ impl Pool {
             reserved_bytes: self.0.reserved.get(),
             used_bytes: self.0.used.get(),
             cold_bytes: self.0.cooled.get(),
-            limit_bytes: self.0.limit,
+            limit_bytes: self.0.limit.get(),
             refused: self.0.refused.get(),
         }
     }
@@ -238,7 +239,7 @@ impl Pool {
     fn grow(&self, class: usize) -> Option<NonNull<Header>> {
         let size = CLASSES[class];
         let reserved = self.0.reserved.get();
-        if reserved.checked_add(size)? > self.0.limit {
+        if reserved.checked_add(size)? > self.0.limit.get() {
             return None;
         }
         let layout = layout(class);
@@ -271,6 +272,13 @@ impl Pool {
         classes.filter(|class| self.free_one(*class)).take(most).count()
     }
 
+    /// Sets the limit (P1). Buffers that are out stay; [`Pool::shrink`] frees the others.
+    pub fn set_limit(&self, bytes: usize) {
+        if self.0.limit.replace(bytes) < bytes {
+            self.0.wake_waiters();
+        }
+    }
+
     /// Gives a buffer that is not in use back to the system; false: there is none.
     fn free_one(&self, class: usize) -> bool {
         let Some(victim) = self.victim(class) else { return false };
@@ -296,6 +304,11 @@ impl Inner {
         let class = class as usize;
         self.used.set(self.used.get() - CLASSES[class]);
         self.free[class].borrow_mut().push(header);
+        self.wake_waiters();
+    }
+
+    /// Wakes the tasks that found the pool exhausted.
+    fn wake_waiters(&self) {
         if !self.waiters.borrow().is_empty() {
             let waiters = std::mem::take(&mut *self.waiters.borrow_mut());
             for w in waiters {
@@ -359,6 +372,25 @@ mod tests {
         let big = pool.get(64 * 1024).expect("small buffers are given back for a large one");
         assert!(pool.usage().reserved_bytes <= 128 * 1024);
         assert_eq!(big.capacity(), 64 * 1024);
+    }
+
+    #[test]
+    fn p1_changed_limit_applies_to_further_memory() {
+        let pool = Pool::new(PoolConfig { limit_bytes: 2 * PAGE_BYTES });
+        let take = || pool.get(PAGE_BYTES);
+        let all: Vec<Buf> = (0..2).map(|_| take().expect("below the limit")).collect();
+        assert!(take().is_none());
+        pool.set_limit(4 * PAGE_BYTES);
+        let more: Vec<Buf> = (0..2).map(|_| take().expect("below the new limit")).collect();
+        pool.set_limit(PAGE_BYTES);
+        drop(more);
+        assert_eq!((pool.shrink(4), pool.usage().reserved_bytes), (2, 2 * PAGE_BYTES));
+        assert!(take().is_none(), "those that are out are too many");
+        drop(all);
+        assert_eq!(pool.shrink(1), 1);
+        let last = take();
+        assert!(last.is_some() && take().is_none());
+        assert_eq!(pool.usage().reserved_bytes, PAGE_BYTES);
     }
 
     /// Ends a period; the bytes that were given back.

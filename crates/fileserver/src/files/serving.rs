@@ -4,7 +4,7 @@ use super::{Checked, FileSystem, Files, Ino, Repairs};
 use crate::fault::{Addr, Fault, Stop};
 use crate::image::Image;
 use crate::orphans::InodeRef;
-use crate::volume::{Dump, Facts, ReadAhead, Report, View};
+use crate::volume::{Dump, Facts, GivenBack, ReadAhead, Report, View};
 
 /// See the module. Clones share it; it never leaves its core.
 #[derive(Clone)]
@@ -78,6 +78,22 @@ impl Served {
         match self {
             Served::Volume(fs) => fs.volume().set_fastworm(set),
             Served::Image(image) => image.set_fastworm(set),
+        }
+    }
+
+    /// Sets the size of the block cache, bytes. [`Served::give_back_some`] frees what is beyond it.
+    pub fn set_memory(&self, bytes: usize) {
+        match self {
+            Served::Volume(fs) => fs.volume().set_memory(bytes),
+            Served::Image(image) => image.set_memory(bytes),
+        }
+    }
+
+    /// Frees a part of the memory beyond the size of the block cache.
+    pub fn give_back_some(&self) -> GivenBack {
+        match self {
+            Served::Volume(fs) => fs.volume().give_back_some(),
+            Served::Image(image) => image.give_back_some(),
         }
     }
 

@@ -76,7 +76,7 @@ use crate::medium::Medium;
 use crate::notify::Notify;
 use crate::orphans::InodeRefs;
 use crate::turn_budget::TurnBudget;
-use crate::volume::{Dump, Facts, ReadAhead, Report};
+use crate::volume::{Dump, Facts, GivenBack, ReadAhead, Report};
 use format::{BLOCK, Layout};
 use state::{ImageState, WORM};
 
@@ -330,6 +330,16 @@ impl Image {
     /// Sets whether the WORM is as fast as the cache device.
     pub fn set_fastworm(&self, set: bool) {
         self.0.state.borrow_mut().shape.fastworm = set;
+    }
+
+    /// Sets the size of the block cache, bytes. [`Self::give_back_some`] frees what is beyond it.
+    pub fn set_memory(&self, bytes: usize) {
+        self.0.state.borrow_mut().frames.set_memory(bytes);
+    }
+
+    /// Frees a part of the memory beyond the size of the block cache.
+    pub fn give_back_some(&self) -> GivenBack {
+        self.0.state.borrow_mut().frames.give_back_some()
     }
 
     /// Memory for a block that is loaded.

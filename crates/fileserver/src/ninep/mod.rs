@@ -135,6 +135,12 @@ pub struct ClientInfo {
     pub written: u64,
 }
 
+/// Bytes of the block cache of a file system.
+fn cache_bytes(files: &Served) -> usize {
+    let facts = files.facts();
+    facts.block as usize * facts.memory as usize
+}
+
 impl Server {
     /// Permissions are not looked at for this user.
     pub(crate) fn allows(&self, user: Id) -> bool {
@@ -171,10 +177,15 @@ impl Server {
     /// A further file system.
     pub fn export(&self, name: &str, files: impl Into<Served>) {
         let files = files.into();
-        let facts = files.facts();
-        let (block, blocks) = (facts.block as usize, facts.memory as usize);
-        let share = unsent::CacheShare::new(blocks * block, block);
+        let share = unsent::CacheShare::new(cache_bytes(&files), files.facts().block as usize);
         self.exports.borrow_mut().push(Rc::new(Export { name: name.into(), files, share }));
+    }
+
+    /// Block caches have other sizes: unsent replies may hold the same part of them (U2).
+    pub fn update_cache_shares(&self) {
+        for export in self.exports.borrow().iter() {
+            export.share.set_cache(cache_bytes(&export.files));
+        }
     }
 
     /// The file system of a name; the first one for none.

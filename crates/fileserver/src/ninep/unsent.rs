@@ -94,7 +94,7 @@ impl Drop for Reserved {
 /// The part of a file system's block cache that unsent replies hold.
 pub(super) struct CacheShare {
     held: Cell<usize>,
-    bound: usize,
+    bound: Cell<usize>,
     block: usize,
     /// Memory of data that were copied out. Its limit is U1 times the number of connections.
     copies: Pool,
@@ -104,14 +104,19 @@ impl CacheShare {
     /// Of a block cache of `cache_bytes`, in blocks of `block` bytes.
     pub fn new(cache_bytes: usize, block: usize) -> Rc<CacheShare> {
         let copies = Pool::new(PoolConfig { limit_bytes: usize::MAX });
-        let bound = cache_bytes / CACHE_PART;
+        let bound = Cell::new(cache_bytes / CACHE_PART);
         Rc::new(CacheShare { held: Cell::new(0), bound, block, copies })
+    }
+
+    /// The block cache has another size.
+    pub fn set_cache(&self, cache_bytes: usize) {
+        self.bound.set(cache_bytes / CACHE_PART);
     }
 
     /// Data of a reply of `len` bytes, as it may be kept until it is sent (U2).
     pub fn keep(self: &Rc<Self>, segs: Vec<Seg>, len: usize) -> Data {
         let bytes = segs.len() * self.block;
-        if (len <= SMALL || self.held.get() + bytes > self.bound)
+        if (len <= SMALL || self.held.get() + bytes > self.bound.get())
             && let Some(copied) = self.copy(&segs)
         {
             return Data { segs: copied, len, held: None };

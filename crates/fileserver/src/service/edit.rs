@@ -77,12 +77,15 @@ impl Host {
     }
 
     /// Applies the settings that cannot be refused (E2).
-    fn take_over(&self, was: &FsParams, is: &FsParams) -> Result<(), Error> {
+    fn take_over(self: &Rc<Self>, was: &FsParams, is: &FsParams) -> Result<(), Error> {
         let files = self.files()?;
         self.server.login_ns.set(is.login_ns());
         files.set_fastworm(is.fastworm);
         if is.ahead() != was.ahead() {
             files.set_read_ahead(is.ahead());
+        }
+        if is.memory() != was.memory() {
+            self.resize_cache(files.clone(), is.memory());
         }
         if is.noattach != was.noattach {
             self.server.noattach.set(is.noattach);

@@ -234,7 +234,8 @@ impl Host {
     /// The same, with the settings that an edit has changed.
     fn edited_options(&self) -> Options {
         let params = self.shared.params();
-        Options { fastworm: params.fastworm, ahead: params.ahead(), ..self.options.clone() }
+        let (fastworm, memory) = (params.fastworm, params.memory());
+        Options { fastworm, memory, ahead: params.ahead(), ..self.options.clone() }
     }
 
     /// Opens it, or returns the reason.

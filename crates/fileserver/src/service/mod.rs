@@ -19,6 +19,7 @@
 //!      edited, and then with a deadline. Other work that takes longer is requested again.
 //!  F3  Nothing is written to a device that holds something, but by `ream --force`.
 
+mod cache_size;
 mod cec;
 mod class;
 mod clock;

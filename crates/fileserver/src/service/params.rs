@@ -54,8 +54,8 @@ pub struct FsParams {
     /// Block size in bytes of a new file system: 4096, 8192, 16384 or 65536; absent: 16384.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<u32>,
-    /// Size of the block cache in bytes, at least 8 MiB; absent: 64 MiB. The cache is made when the
-    /// file server opens: its indexes and the limits of replies are sized by it.
+    /// Size of the block cache in bytes, at least 8 MiB; absent: 64 MiB. An edit of a running file
+    /// server to a smaller size frees memory as soon as its blocks are written.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 8_388_608))]
     pub memory: Option<u64>,
@@ -192,6 +192,7 @@ impl FsParams {
             "linux": self.linux,
             "linux_tls": self.linux_tls,
             "login_timeout": self.login_ns() / 1_000_000_000,
+            "memory": self.memory(),
             "noattach": self.noattach,
             "nodump": self.nodump,
             "nonone": self.nonone,

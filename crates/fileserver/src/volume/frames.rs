@@ -9,6 +9,8 @@
 //!      they return when a commit has written them.
 //!  F4  The number of frames that an eviction spares because they were used lately does not depend
 //!      on the size of the block cache. Clients wait meanwhile.
+//!  F5  Memory beyond a limit that was lowered is freed a part at a time. Until then an operation
+//!      gets memory only in the place of a frame that it evicts.
 
 use std::collections::VecDeque;
 
@@ -32,8 +34,19 @@ struct Frame {
 /// Frames spared for each one that is to be evicted, at most (F4).
 const SPARED: usize = 16;
 
-/// Blocks discarded in one turn at the end.
+/// Blocks discarded in one turn, at the end and after the limit was lowered.
 const DISCARDED: usize = 256;
+
+/// Result of [`Frames::give_back_some`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenBack {
+    /// All that was beyond the limit: nothing is left.
+    All,
+    /// A part of it.
+    Part,
+    /// Nothing: what is beyond the limit is dirty, or replies and commits hold it.
+    Nothing,
+}
 
 /// See the module.
 pub struct Frames {
@@ -51,6 +64,8 @@ pub struct Frames {
     /// Soiled since the last commit; some were dropped since, or are there twice.
     dirtied: Vec<Addr>,
     dirty: usize,
+    /// Bytes of memory, and the blocks that fit.
+    bytes: usize,
     limit: usize,
     /// Found in memory, and not.
     pub hits: u64,
@@ -69,19 +84,17 @@ impl Frames {
             z.with_mut(|b| b.fill(0));
         }
         let limit = bytes / block;
-        // A ring that grows is copied in one turn, which takes as long as the block cache is large.
-        // It has two entries for each frame, and a few more until `queue` has examined as many.
-        let capacity = 2 * limit + limit / 2 + 1;
         Frames {
             pool,
             block,
             buffer,
             zeros,
             map: AddrIndex::new(limit),
-            ring: VecDeque::with_capacity(capacity),
+            ring: VecDeque::with_capacity(ring_capacity(limit)),
             entries: 0,
             dirtied: Vec::new(),
             dirty: 0,
+            bytes,
             limit,
             hits: 0,
             misses: 0,
@@ -91,6 +104,35 @@ impl Frames {
     /// Blocks that fit.
     pub fn limit(&self) -> usize {
         self.limit
+    }
+
+    /// Sets the bytes of memory. [`Frames::give_back_some`] frees what is beyond them (F5). The
+    /// index keeps the number of parts that it was made with.
+    pub fn set_memory(&mut self, bytes: usize) {
+        (self.bytes, self.limit) = (bytes, bytes / self.block);
+        self.pool.set_limit(bytes.max(self.pool.usage().reserved_bytes));
+        let more = ring_capacity(self.limit).saturating_sub(self.ring.len());
+        self.ring.reserve(more);
+    }
+
+    /// Frees a part of the memory beyond the limit: unused buffers first, then clean blocks.
+    pub fn give_back_some(&mut self) -> GivenBack {
+        let beyond = self.pool.usage().reserved_bytes.saturating_sub(self.bytes);
+        let surplus = beyond.div_ceil(self.buffer);
+        let most = surplus.min(DISCARDED);
+        let mut freed = self.pool.shrink(most);
+        if freed < most {
+            self.evict(most - freed);
+            freed += self.pool.shrink(most - freed);
+        }
+        self.pool.set_limit(self.bytes.max(self.pool.usage().reserved_bytes));
+        if freed == surplus {
+            GivenBack::All
+        } else if freed > 0 {
+            GivenBack::Part
+        } else {
+            GivenBack::Nothing
+        }
     }
 
     /// Dirty ones.
@@ -319,6 +361,13 @@ impl Frames {
     }
 }
 
+/// Entries for which a ring has space. A ring that grows is copied in one turn, which takes as long
+/// as the block cache is large. It has two entries for each frame, and a few more until `queue` has
+/// examined as many.
+fn ring_capacity(limit: usize) -> usize {
+    2 * limit + limit / 2 + 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -403,6 +452,45 @@ mod tests {
         }
         assert_eq!(parts, 10);
         assert_eq!((frames.map.len(), last), (1, 2 * BLOCK), "the dirty one, and the zeros");
+    }
+
+    /// F1.
+    #[test]
+    fn f5_smaller_cache_frees_memory_a_part_at_a_time() {
+        let mut frames = full(10 * DISCARDED as Addr);
+        frames.exclusive(7).unwrap();
+        frames.set_memory(DISCARDED * BLOCK);
+        assert_eq!(frames.limit(), DISCARDED);
+        assert!(frames.memory().is_none(), "beyond the limit");
+        let reserved = |frames: &Frames| frames.pool.usage().reserved_bytes;
+        let (mut last, mut parts) = (reserved(&frames), 0);
+        while frames.give_back_some() == GivenBack::Part {
+            let now = reserved(&frames);
+            assert_eq!(last - now, DISCARDED * BLOCK);
+            (last, parts) = (now, parts + 1);
+        }
+        // The block of zeros was one more.
+        assert_eq!((parts, reserved(&frames)), (9, DISCARDED * BLOCK));
+        assert!(frames.is_dirty(7) && frames.memory().is_none());
+        frames.set_memory(2 * DISCARDED * BLOCK);
+        assert!(frames.memory().is_some(), "a larger cache takes memory at once");
+        assert_eq!((frames.limit(), frames.give_back_some()), (2 * DISCARDED, GivenBack::All));
+    }
+
+    #[test]
+    fn f5_dirty_blocks_beyond_the_limit_stay_until_a_commit_has_ended() {
+        let mut frames = full(100);
+        for addr in 0..100 {
+            frames.exclusive(addr).unwrap();
+        }
+        frames.set_memory(50 * BLOCK);
+        assert_eq!(frames.give_back_some(), GivenBack::Nothing);
+        let dirty = frames.take_dirty();
+        assert_eq!(frames.give_back_some(), GivenBack::Nothing, "a commit writes them");
+        frames.written(dirty.iter().map(|(addr, _)| *addr));
+        drop(dirty);
+        assert_eq!(frames.give_back_some(), GivenBack::All);
+        assert_eq!((frames.map.len(), frames.pool.usage().reserved_bytes), (49, 50 * BLOCK));
     }
 
     #[test]

@@ -79,6 +79,7 @@ pub use compare::Copy;
 pub use copy::{Remedy, Report};
 pub use facts::{Facts, percent};
 pub use fence::Owner;
+pub use frames::GivenBack;
 pub use layout::BLOCKS;
 pub use open::{MEMBER_COUNT_DIFFERS, Options, is_formatted, open, ream};
 pub use point::{Dump, MEMBERS_MAX};
@@ -325,6 +326,16 @@ impl Volume {
     /// Sets whether the WORM is as fast as the cache device.
     pub fn set_fastworm(&self, set: bool) {
         self.0.state.borrow_mut().fastworm = set;
+    }
+
+    /// Sets the size of the block cache, bytes. [`Self::give_back_some`] frees what is beyond it.
+    pub fn set_memory(&self, bytes: usize) {
+        self.0.state.borrow_mut().frames.set_memory(bytes);
+    }
+
+    /// Frees a part of the memory beyond the size of the block cache.
+    pub fn give_back_some(&self) -> GivenBack {
+        self.0.state.borrow_mut().frames.give_back_some()
     }
 
     /// Runs a task on the volume's core.

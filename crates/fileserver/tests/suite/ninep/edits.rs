@@ -129,6 +129,28 @@ fn time_of_the_daily_dump_changes_at_once() {
     }
 }
 
+/// F5 of volume/frames.rs.
+#[test]
+fn block_cache_is_resized_while_a_client_works() {
+    for is_image in [false, true] {
+        let mut plant = Plant::new(96, is_image);
+        let client = plant.enter(AT);
+        for (mib, blocks) in [(16, "1024 blocks"), (8, "512 blocks"), (64, "4096 blocks")] {
+            plant.edit(&section(is_image, &one("memory", json!(mib << 20)))).unwrap();
+            let shown = plant.shown("memory").unwrap();
+            assert!(shown.starts_with(blocks) && plant.answers(&client), "{shown}");
+        }
+        assert_eq!(plant.settings()["memory"], 64 << 20);
+        // A file server that is opened again has the size of the edit.
+        plant.verb("halt", Value::Null).unwrap();
+        plant.verb("start", Value::Null).unwrap();
+        let shown = plant.shown("memory").unwrap();
+        assert!(shown.starts_with("4096 blocks"), "{shown}");
+        let small = plant.edit(&section(is_image, &one("memory", json!(1 << 20))));
+        assert!(small.unwrap_err().message.contains("at least 8 MiB"));
+    }
+}
+
 #[test]
 fn switches_and_users_change_for_later_attaches() {
     let mut plant = Plant::new(95, false);

@@ -146,7 +146,7 @@ pub fn catalog() -> Catalog {
         name: k.name().into(),
         doc: k.doc().into(),
         schema: k.schema(),
-        volatile: k.volatile(),
+        volatile: k.volatile() && k.stores_data(),
         live_keys: k.live_keys(),
         edits: k.edits(),
         size_keys: k.size_keys(),

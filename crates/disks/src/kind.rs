@@ -71,6 +71,11 @@ pub trait Kind: Send + Sync {
         false
     }
 
+    /// Whether reads return what was written. A disk that stores nothing has no data to lose.
+    fn stores_data(&self) -> bool {
+        true
+    }
+
     /// Keys that an open disk takes over: see [`Unit::update_params`].
     fn live_keys(&self) -> &'static [&'static str] {
         &[]

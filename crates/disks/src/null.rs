@@ -66,6 +66,10 @@ impl Kind for Null {
         true
     }
 
+    fn stores_data(&self) -> bool {
+        false
+    }
+
     fn example(&self) -> &'static str {
         "[[disk]]\nname = \"hole\"\nkind = \"null\"\nsize = \"1TiB\"\n"
     }

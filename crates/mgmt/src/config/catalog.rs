@@ -18,7 +18,7 @@ pub struct Entry {
     pub doc: String,
     /// Schema of its parameters: an object. Keys of the section itself are not in it.
     pub schema: Value,
-    /// Its data is lost when it is removed (memory, modelled disks).
+    /// Its data is lost when it is removed (memory, modelled disks). Without data it is false.
     pub volatile: bool,
     /// Keys that an open bus or disk of the kind takes over; none of other entries.
     pub live_keys: &'static [&'static str],

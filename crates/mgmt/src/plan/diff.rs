@@ -9,6 +9,7 @@ use super::disk_edits::{
 };
 use super::identity::{Identities, PredictedSerials};
 use super::manual_changes::members;
+use super::memory_disks::lost_contents;
 use super::rename::{rename, renamed};
 use super::risk::{RiskContext, risk};
 use super::settings::{self, changes_in_use, differ_in_settings, same_settings};
@@ -227,7 +228,9 @@ impl Planner<'_> {
     fn step(&mut self, action: Action, why: impl Into<String>) {
         action.apply_to(&mut self.now);
         let judged = risk(&action, &self.context);
-        let step = Step::new(action, why, judged.risk);
+        let lost = lost_contents(&action, self.context.state, self.context.catalog);
+        let why: Vec<String> = [Some(why.into()), lost].into_iter().flatten().collect();
+        let step = Step::new(action, why.join("; "), judged.risk);
         self.steps.push(Step { hosts: judged.hosts, ..step });
     }
 

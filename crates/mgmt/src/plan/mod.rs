@@ -22,6 +22,7 @@ mod file_server;
 mod identity;
 mod logins;
 mod manual_changes;
+mod memory_disks;
 mod mirror_edits;
 mod open_listeners;
 mod rename;

@@ -5,6 +5,7 @@ use super::depend::name_depends_on;
 use super::file_server::{cut_clients, geom_clients};
 use super::identity::Identities;
 use super::logins::is_locked_out;
+use super::memory_disks::lost_contents;
 use super::mirror_edits::leaves_one_copy;
 use super::renew::FileSection;
 use crate::api::{DeviceState, ProviderState, SessionState, SystemState, TargetState};
@@ -109,7 +110,9 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
             let hosts = state.sessions().filter(is_in);
             HostRisk::for_sessions(hosts.map(|(_, session)| session))
         }
-        Action::RemoveBus { bus } if catalog.volatile_bus(&bus.kind) => {
+        Action::RemoveBus { .. } | Action::RemoveDisk { .. }
+            if lost_contents(action, state, catalog).is_some() =>
+        {
             HostRisk::of(Risk::Destroys)
         }
         Action::RemoveBus { bus } => {
@@ -117,7 +120,6 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
             let mut devices = buses.flat_map(|b| &b.devices);
             disruptive(devices.any(|device| geom_is_open(state, &device.name)))
         }
-        Action::RemoveDisk { disk } if catalog.volatile(&disk.kind) => HostRisk::of(Risk::Destroys),
         Action::RemoveDisk { disk } => disruptive(geom_is_open(state, &disk.name)),
         Action::RemoveGeom { geom } => {
             let clients = geom_clients(state, &geom.name).map(|client| client.name.clone());
@@ -212,7 +214,7 @@ fn is_active(state: AluaState) -> bool {
 }
 
 /// Whether anything that the geom offers is open.
-fn geom_is_open(state: &SystemState, geom: &str) -> bool {
+pub(super) fn geom_is_open(state: &SystemState, geom: &str) -> bool {
     let mut providers = state.geoms.iter().filter(|g| g.name == geom).flat_map(|g| &g.providers);
     providers.any(is_open)
 }

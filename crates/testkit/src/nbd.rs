@@ -2,11 +2,13 @@
 //! sends.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use wire::nbd::codes::{chunk_kind, command_flag, info, option, rep};
 use wire::nbd::{Error, Form, HEAD_MAX, Head, OptionReply, Request, chunk, dial};
+
+use crate::iscsi::initiator::dial_from;
 
 /// Longest wait for bytes.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -48,7 +50,10 @@ impl Client {
     }
 
     fn try_dial(at: SocketAddr) -> io::Result<Client> {
-        let mut stream = TcpStream::connect(at)?;
+        Client::greeted(TcpStream::connect(at)?)
+    }
+
+    fn greeted(mut stream: TcpStream) -> io::Result<Client> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(RECEIVE_TIMEOUT))?;
         let mut greeting = [0; dial::GREETING_LEN];
@@ -69,6 +74,15 @@ impl Client {
         let kinds = client.try_option(option::GO, &dial::info(export, &[]))?;
         let last = kinds.last().copied().unwrap_or_default();
         Ok(if last == rep::ACK { Ok(client) } else { Err(last) })
+    }
+
+    /// In transmission at an export, from another address of this machine: for the server it is
+    /// another host.
+    pub fn enter_from(source: Ipv4Addr, at: SocketAddr, export: &str) -> Client {
+        let mut client = Client::greeted(dial_from(source, at).unwrap()).unwrap();
+        let kinds = client.option(option::GO, &dial::info(export, &[]));
+        assert_eq!(kinds.last(), Some(&rep::ACK), "{kinds:x?}");
+        client
     }
 
     /// In transmission at an export, after asking for its block sizes.

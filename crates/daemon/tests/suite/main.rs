@@ -13,6 +13,7 @@ mod geoms;
 mod media;
 mod members;
 mod metrics;
+mod mode_edits;
 mod own_server;
 mod own_verbs;
 mod packaged;

@@ -1,7 +1,7 @@
 //! Generator of documents: disks, layers over disks of their own, buses and units. Most documents
 //! can be carried out.
 
-use super::{Dice, targets};
+use super::{Dice, settings, targets};
 
 /// A document that is being written.
 pub struct Document<'d> {
@@ -54,6 +54,7 @@ pub fn document(dice: &mut Dice, has_partition: bool) -> String {
     document.settings_of_units(&plain);
     document.buses();
     targets::add(&mut document);
+    settings::add(&mut document);
     document.text
 }
 
@@ -99,6 +100,9 @@ impl Document<'_> {
             self.add("[disk]", &format!("name = 'h0'\n{image}"));
             plain.push("h0");
         }
+        if settings::remote_disk(self) {
+            plain.push("far");
+        }
         // It is missing, and no LUN shows it.
         if self.dice.chance(10) {
             self.add("[disk]", "name = 'away'\nkind = 'file'\npath = 'nowhere'");
@@ -129,7 +133,21 @@ impl Document<'_> {
         let served = self.memory(80, "cache", "32MiB") & self.memory(80, "worm", "32MiB");
         if served && self.dice.chance(40) {
             let at = self.dice.pick(&["03:00", "never"]);
-            let lines = format!("members = ['cache', 'worm']\ncreate = true\ndump_at = '{at}'");
+            let members = "members = ['cache', 'worm']\ncreate = true";
+            let mut lines = format!("{members}\ndump_at = '{at}'");
+            if self.dice.chance(40) {
+                let all = ["'127.0.0.7:0'", "'127.0.1.7:0'", "'127.0.0.7:0', '127.0.1.7:0'"];
+                lines += &format!("\nplan9 = [{}]", self.dice.pick(&all));
+            }
+            if self.dice.chance(25) {
+                let files = targets::tls_files(self);
+                let has_ca = files.contains("tls_client_ca");
+                let ca = if has_ca { "" } else { "\ntls_client_ca = 'ca.pem'" };
+                lines += &format!("\nlinux_tls = ['127.0.0.7:0']\n{files}{ca}");
+            }
+            if self.dice.chance(25) {
+                lines += "\nmemory = 16777216";
+            }
             self.geom("fs", "files", &lines);
         }
     }

@@ -1,16 +1,19 @@
 //! Agreement of `plan` and `apply` over random configurations, on a daemon in this process. A plan
 //! without refusals is carried out wholly and leaves nothing to do. A plan with a refusal is
-//! refused and changes nothing.
+//! refused and changes nothing. A start serves all of a document without a refusal, and omits
+//! something of the others.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `document` | disks, layers, buses, units |
 //! | `targets` | targets of every driver, port groups, the API |
+//! | `settings` | settings of the daemon, webhooks, disks on a server elsewhere |
 //! | `site` | files that a document names |
 //!
 //! More of them: see `testkit::seeds`.
 
 mod document;
+mod settings;
 mod site;
 mod targets;
 
@@ -20,13 +23,15 @@ use std::sync::LazyLock;
 use daemon::{Daemon, catalog};
 use mgmt::api::Kind;
 use mgmt::config::{Catalog, Config, DaemonConfig, Port, read};
+use mgmt::plan::{Action, Step};
 use mgmt::{Archive, Consent, Control};
 use reactor::SeededRandom;
 use rig::papers::Papers;
 use serde_json::json;
-use testkit::Seeds;
 use testkit::nbd::Client;
+use testkit::{Seeds, until};
 
+use crate::by_hand::Site as Server;
 use document::document;
 use site::{Site, papers};
 
@@ -34,6 +39,15 @@ use site::{Site, papers};
 const SEEDS: u64 = 4;
 /// Configurations of a walk.
 const STEPS: u32 = 40;
+/// Every so many of them, a start is compared with the plan of an empty daemon.
+const START_EACH: u32 = 8;
+
+/// The daemon with the export that is a disk of the others.
+const FAR_SERVER: &str = "
+    [[disk]]\nname = 'd0'\nkind = 'memory'\nsize = '1MiB'
+    [[target]]\ndriver = 'nbd'\nname = 'far'\nlisten = ['127.0.0.9:0']
+    [[access]]\ntarget = 'far'\ngroup = 'all'\ninitiators = ['*']\nluns = { 0 = 'd0' }
+";
 
 /// Made once: that takes longer than to read a configuration.
 static CATALOG: LazyLock<Catalog> = LazyLock::new(catalog);
@@ -51,8 +65,13 @@ impl Dice {
     }
 }
 
-fn config(dice: &mut Dice, folder: &Path, has_partition: bool) -> (String, Option<Config>) {
-    let text = document(dice, has_partition);
+/// A random document with the server at `far`, and what it says.
+fn config(
+    dice: &mut Dice,
+    folder: &Path,
+    (has_partition, far): (bool, &str),
+) -> (String, Option<Config>) {
+    let text = document(dice, has_partition).replace(settings::FAR, far);
     let file = folder.join("ashlar.toml");
     let config = read(&text, file.to_str().expect("a path"), &CATALOG).ok();
     (text, config)
@@ -97,17 +116,59 @@ fn label(control: &Control, dice: &mut Dice) {
     }
 }
 
-fn walk(seed: u64, papers: &Papers) -> [u32; 4] {
+/// Settings without which tests would disturb each other.
+fn with_one_core(settings: DaemonConfig) -> DaemonConfig {
+    DaemonConfig { cores: Some(1), port: Port::Poll, ..settings }
+}
+
+/// A daemon that has carried out nothing.
+fn launch(site: &Site) -> Control {
+    let daemon = with_one_core(DaemonConfig::default());
+    let plant = Daemon::start(&daemon).expect("a daemon");
+    let launched = Config { daemon, ..Config::default() };
+    Control::new(Box::new(plant), CATALOG.clone(), &launched, Archive::new(&site.0.join("history"), 2))
+}
+
+/// Whether a plan of a daemon without objects carries a document out without a refusal.
+fn is_accepted(site: &Site, desired: &Config) -> bool {
+    let control = launch(site);
+    control.plant().open();
+    let mut plan = control.plan(desired).expect("a plan");
+    // A start waits for the files of these.
+    let waits = |step: &Step| matches!(step.action, Action::Api { .. } | Action::Webhooks { .. });
+    plan.steps.retain(|step| !waits(step));
+    let accepts = control.refused_steps(&plan).0.is_empty()
+        && plan.steps.iter().all(|step| step.consent_names.is_empty());
+    control.plant().stop();
+    accepts
+}
+
+/// Starts a daemon with a document as `serve` does, and compares the result with the plan.
+fn start(site: &Site, desired: &Config, at: &dyn Fn(&str) -> String) {
+    // Nothing was carried out before.
+    let _ = std::fs::remove_dir_all(site.0.join("history"));
+    let is_accepted = is_accepted(site, desired);
+    let control = launch(site);
+    control.set_starting(true);
+    let begun = control.start(desired);
+    let left = begun.unwrap_or_else(|e| panic!("{}: {e}", at("no start"))).deferred;
+    control.set_starting(false);
+    control.plant().open();
+    if is_accepted {
+        // Disks of a bus may be found a moment later.
+        until(&at("the start of an accepted document"), || {
+            control.plan(desired).expect("a plan").steps.is_empty()
+        });
+    } else {
+        assert!(!left.is_empty(), "{}", at("all is served though the plan refuses something"));
+    }
+    control.plant().stop();
+}
+
+fn walk(seed: u64, papers: &Papers, far: &str) -> [u32; 4] {
     let site = Site::new(seed, papers);
-    let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
-    let launched = Config { daemon: settings.clone(), ..Config::default() };
-    let plant = Daemon::start(&settings).expect("a daemon");
-    let control = Control::new(
-        Box::new(plant),
-        CATALOG.clone(),
-        &launched,
-        Archive::new(&site.0.join("history"), 2),
-    );
+    let others = Site::new(seed | 1 << 63, papers);
+    let control = launch(&site);
     control.plant().open();
     let mut dice = Dice(SeededRandom::new(seed));
     let mut seen = [0; 4];
@@ -118,7 +179,7 @@ fn walk(seed: u64, papers: &Papers) -> [u32; 4] {
         }
         let state = control.plant().state().expect("a state");
         let has_partition = state.provider("p0p1").is_some();
-        let (text, desired) = config(&mut dice, &site.0, has_partition);
+        let (text, desired) = config(&mut dice, &site.0, (has_partition, far));
         if dice.chance(30) {
             clients.clear();
         }
@@ -134,7 +195,7 @@ fn walk(seed: u64, papers: &Papers) -> [u32; 4] {
             seen[2] += 1;
             continue;
         };
-        desired.daemon = settings.clone();
+        desired.daemon = with_one_core(desired.daemon);
         let at = |what: &str| format!("seed {seed}, step {step}: {what}\n{text}");
         let plan = control.plan(&desired).unwrap_or_else(|e| panic!("{}: {e}", at("no plan")));
         let (refused, _) = control.refused_steps(&plan);
@@ -161,6 +222,17 @@ fn walk(seed: u64, papers: &Papers) -> [u32; 4] {
                 panic!("{}: {e}\n{steps:#?}\n{before:#?}", at("the plan refused nothing"))
             }
         }
+        // In a folder of its own: images are locked by the daemon that has them open. A start waits
+        // for interfaces of the network.
+        let file = others.0.join("ashlar.toml");
+        if step.is_multiple_of(START_EACH)
+            && !text.contains("p0p1")
+            && !text.contains("nowhere0")
+            && let Ok(own) = read(&text, file.to_str().expect("a path"), &catalog())
+        {
+            let daemon = with_one_core(own.daemon.clone());
+            start(&others, &Config { daemon, ..own }, &at);
+        }
     }
     control.plant().stop();
     seen
@@ -170,7 +242,10 @@ fn walk(seed: u64, papers: &Papers) -> [u32; 4] {
 fn plan_predicts_the_result_of_apply() {
     let mut all = [0; 4];
     let papers = papers();
-    for seen in Seeds::of(SEEDS).each(|seed| walk(seed, &papers)) {
+    let server = Server::new("plan-agreement-far", FAR_SERVER);
+    let state = server.control.plant().state().expect("a state");
+    let far = &state.targets[0].portals[0];
+    for seen in Seeds::of(SEEDS).each(|seed| walk(seed, &papers, far)) {
         all.iter_mut().zip(seen).for_each(|(all, seen)| *all += seen);
     }
     let [done, refused, unread, used] = all;

@@ -68,15 +68,30 @@ fn one(document: &mut Document<'_>, (driver, name, host): (&str, &str, &str), ha
     let group = document.dice.pick(&["g", "h"]);
     // No station on the loopback interface has this address.
     let initiator = if driver == "aoe" { "mac:02:00:00:00:00:01" } else { "*" };
-    let account = if driver == "iscsi" && document.dice.chance(15) {
-        let secret = secret(document);
-        let mutual = "mutual = { user = 't', secret = 'file:back' }";
-        format!("\nchap = {{ user = 'w', secret = 'file:{secret}', {mutual} }}")
+    let accounts = if driver == "iscsi" { accounts(document) } else { String::new() };
+    let portals = if !host.is_empty() && document.dice.chance(15) {
+        let rule = document.dice.pick(&["@", "@", "@:3260", "127.9.9.9", "everywhere"]);
+        format!("\nportals = ['{}']", rule.replace('@', host))
     } else {
         String::new()
     };
     let lines = format!("target = '{name}'\ngroup = '{group}'\ninitiators = ['{initiator}']");
-    document.add("[access]", &format!("{lines}\nluns = {{ {luns} }}{account}"));
+    document.add("[access]", &format!("{lines}\nluns = {{ {luns} }}{portals}{accounts}"));
+}
+
+/// Accounts of a group of iSCSI initiators: of all of them, and of a single one.
+fn accounts(document: &mut Document<'_>) -> String {
+    let mut lines = String::new();
+    if document.dice.chance(15) {
+        let secret = secret(document);
+        let mutual = "mutual = { user = 't', secret = 'file:back' }";
+        lines += &format!("\nchap = {{ user = 'w', secret = 'file:{secret}', {mutual} }}");
+    }
+    if document.dice.chance(15) {
+        let account = format!("user = 'one', secret = 'file:{}'", secret(document));
+        lines += &format!("\ninitiator_chap = {{ 'iqn.2026-11.test:one' = {{ {account} }} }}");
+    }
+    lines
 }
 
 /// At most three LUNs, of different providers.
@@ -104,7 +119,7 @@ fn luns(document: &mut Document<'_>) -> String {
 }
 
 /// The file of a secret: one that may be used, one that others may read, or none.
-fn secret(document: &mut Document<'_>) -> &'static str {
+pub fn secret(document: &mut Document<'_>) -> &'static str {
     match document.dice.0.below(20) {
         0 => "open",
         1 => "none",
@@ -139,7 +154,7 @@ fn settings(document: &mut Document<'_>, driver: &str) -> String {
 }
 
 /// The files of TLS; some are missing, or do not belong together.
-fn tls_files(document: &mut Document<'_>) -> String {
+pub fn tls_files(document: &mut Document<'_>) -> String {
     let (certificate, key) = match document.dice.0.below(12) {
         0 => ("own.pem", "other.key"),
         1 => ("missing.pem", "own.key"),

@@ -22,5 +22,6 @@ mod rebuild_wait;
 mod reference;
 mod refusals;
 mod sessions_end;
+mod silent_server;
 mod starts;
 mod world;

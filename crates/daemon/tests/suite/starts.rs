@@ -1,13 +1,14 @@
-//! Starts with missing disks: random images, members and ports are absent when a daemon in this
-//! process starts, and appear later in a random order. A model predicts the served units at each
-//! moment.
+//! Starts with missing disks: random images, members, devices of a file server and ports are absent
+//! when a daemon in this process starts, and the server of a disk may be silent. They appear later
+//! in a random order. A model predicts the served units at each moment.
 //!
 //! ```text
 //!   images, some away --> start, listening --> check --> one thing appears --> check --> all
 //! ```
 //! Invariants of the model
 //!  H1  A unit is served when everything that it needs is present, within [`LIMIT`]: all images of
-//!      a disk, a concatenation or a layer, and one member of a mirror.
+//!      a disk, a concatenation, a layer or a file server, the server of a disk, and one member of
+//!      a mirror. A disk of a bus is always present.
 //!  H2  A unit with a missing part answers that it is not ready yet, so that hosts try again, and
 //!      never that there is no such unit.
 //!  H3  A read of a unit returns the bytes of its own disks.
@@ -26,9 +27,14 @@ use daemon::{Daemon, catalog};
 use mgmt::config::{Catalog, Config, DaemonConfig, Port, read};
 use mgmt::{Archive, Control};
 use reactor::SeededRandom;
+use serde_json::json;
 use testkit::Seeds;
 use testkit::nbd::Client;
+use wire::nbd::Form;
 use wire::nbd::codes::{kind, rep};
+
+use crate::by_hand::Site as Server;
+use crate::silent_server::SilentServer;
 
 /// Seeds with every run, and how many of them run at a time: most of the time they wait.
 const SEEDS: u64 = 60;
@@ -43,6 +49,22 @@ const RECORD_BLOCKS: u64 = 32;
 /// The members of the mirror, where there is one.
 const MEMBERS: [u64; 2] = [3, 4];
 const IMAGES: u64 = 5;
+/// The devices of the file server, which are images too, and their bytes.
+const FS_DEVICES: [(u64, u64); 2] = [(5, 32 << 20), (6, 64 << 20)];
+/// The disk of a server elsewhere, which is away while the server is silent.
+const REMOTE: u64 = 7;
+/// What a unit contains that nothing was written to.
+const BLANK: u64 = 8;
+
+/// The file that is a disk.
+const FS_DISK: &str = "vm0";
+
+/// The server elsewhere.
+const FAR_SERVER: &str = "
+    [[disk]]\nname = 'd0'\nkind = 'memory'\nsize = '1MiB'
+    [[target]]\ndriver = 'nbd'\nname = 'far'\nlisten = ['127.0.0.1:0']
+    [[access]]\ntarget = 'far'\ngroup = 'all'\ninitiators = ['*']\nluns = { 0 = 'd0' }
+";
 
 /// Made once: that takes longer than to read a configuration.
 static CATALOG: LazyLock<Catalog> = LazyLock::new(catalog);
@@ -54,26 +76,36 @@ struct Unit {
     images: Vec<u64>,
     /// All images but the first are copies of it: one is enough.
     copies: bool,
+    /// It needs the images, but contains zeroes.
+    is_blank: bool,
 }
 
 impl Unit {
     fn new(provider: &str, images: &[u64]) -> Unit {
-        Unit { provider: provider.to_owned(), images: images.to_vec(), copies: false }
+        let (provider, images) = (provider.to_owned(), images.to_vec());
+        Unit { provider, images, copies: false, is_blank: false }
+    }
+
+    /// One that contains zeroes.
+    fn blank(provider: &str, images: &[u64]) -> Unit {
+        Unit { is_blank: true, ..Unit::new(provider, images) }
     }
 
     /// The image whose bytes are at a place of it, and the block there.
     fn place(&self, at: u64) -> (u64, u64) {
-        match self.copies {
-            true => (self.images[0], at),
-            false => (self.images[(at / BLOCKS) as usize], at % BLOCKS),
+        match (self.is_blank, self.copies) {
+            (true, _) => (BLANK, at),
+            (_, true) => (self.images[0], at),
+            (_, false) => (self.images[(at / BLOCKS) as usize], at % BLOCKS),
         }
     }
 
     /// Blocks that are read.
     fn blocks(&self) -> u64 {
-        match self.copies {
-            true => BLOCKS - RECORD_BLOCKS,
-            false => BLOCKS * self.images.len() as u64,
+        match (self.is_blank, self.copies) {
+            (true, _) => BLOCKS,
+            (_, true) => BLOCKS - RECORD_BLOCKS,
+            (_, false) => BLOCKS * self.images.len() as u64,
         }
     }
 }
@@ -87,6 +119,7 @@ struct Site {
     /// Another program has the port.
     taken: Option<TcpListener>,
     at: SocketAddr,
+    server: SilentServer,
 }
 
 impl Drop for Site {
@@ -101,6 +134,9 @@ fn image(folder: &Path, number: u64) -> PathBuf {
 
 /// The bytes of a block of an image: which one it is, and which block.
 fn block(image: u64, at: u64) -> Vec<u8> {
+    if image == BLANK {
+        return vec![0; 512];
+    }
     (image << 32 | at).to_le_bytes().repeat(512 / 8)
 }
 
@@ -110,9 +146,9 @@ fn other_name(folder: &Path, number: u64) -> PathBuf {
 }
 
 /// A blank image.
-fn make(folder: &Path, number: u64) {
+fn make(folder: &Path, number: u64, bytes: u64) {
     let file = std::fs::File::create(image(folder, number)).expect("an image");
-    file.set_len(BYTES).expect("its size");
+    file.set_len(bytes).expect("its size");
 }
 
 /// Writes blocks of an image, as those of an image that it may be a copy of.
@@ -124,7 +160,7 @@ fn fill(folder: &Path, number: u64, bytes_of: u64, blocks: u64) {
 }
 
 impl Site {
-    fn new(seed: u64, random: &mut SeededRandom) -> Site {
+    fn new(seed: u64, random: &mut SeededRandom, far: SocketAddr) -> Site {
         let folder = std::env::temp_dir().join(format!("ashlar-st-{}-{seed}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         // Members of layers, and disks without layers.
@@ -148,24 +184,81 @@ impl Site {
             };
             units.push(Unit::new(&provider, &[number]));
         }
-        let away: Vec<u64> = (0..IMAGES).filter(|_| random.below(2) == 0).collect();
-        (0..IMAGES).for_each(|n| make(&folder, n));
+        let mut parts: Vec<u64> = (0..IMAGES).collect();
+        (0..IMAGES).for_each(|n| make(&folder, n, BYTES));
+        if random.below(2) == 0 {
+            units.push(Unit::new("far", &[REMOTE]));
+            parts.push(REMOTE);
+        }
+        if random.below(2) == 0 {
+            units.push(Unit::blank("da0", &[]));
+        }
+        if random.below(3) == 0 {
+            units.push(Unit::blank(FS_DISK, &FS_DEVICES.map(|(number, _)| number)));
+            parts.extend(FS_DEVICES.map(|(number, _)| number));
+            FS_DEVICES.into_iter().for_each(|(number, bytes)| make(&folder, number, bytes));
+        }
+        let away: Vec<u64> = parts.into_iter().filter(|_| random.below(2) == 0).collect();
         // Seeds run beside each other: each has an address of its own.
         let [.., high, low] = (seed % 60_000).to_be_bytes();
         let taken = TcpListener::bind(SocketAddr::from(([127, 9, high, low], 0))).expect("a port");
         let at = taken.local_addr().expect("its address");
         let taken = (random.below(4) == 0).then_some(taken);
-        Site { folder, away, units, taken, at }
+        Site { folder, away, units, taken, at, server: SilentServer::new(far) }
     }
 
-    fn config(&self) -> Config {
+    /// A part is away, or is there again.
+    fn set_away(&self, number: u64, is_away: bool) {
+        if number == REMOTE {
+            return self.server.set_silent(is_away);
+        }
+        let names = (image(&self.folder, number), other_name(&self.folder, number));
+        let (from, to) = if is_away { names } else { (names.1, names.0) };
+        std::fs::rename(from, to).expect("an image");
+    }
+
+    fn has(&self, provider: &str) -> bool {
+        self.units.iter().any(|unit| unit.provider == provider)
+    }
+
+    /// Sections of the file server, of the bus and of the disk elsewhere.
+    fn others(&self, is_first: bool) -> String {
         let mut text = String::new();
+        if self.has(FS_DISK) {
+            for (number, _) in FS_DEVICES {
+                text += &format!(
+                    "[[disk]]\nname = 'd{number}'\nkind = 'file'\npath = 'i{number}.img'\n"
+                );
+            }
+            let disks = format!("disks = {{ {FS_DISK} = '/{FS_DISK}' }}\n");
+            text += "[[geom]]\nclass = 'fs'\nname = 'f'\nmembers = ['d5', 'd6']\n";
+            text += if is_first { "create = true\n" } else { &disks };
+        }
+        if self.has("da0") {
+            text += "[[bus]]\nname = 'v'\nkind = 'virtual'\ndisks = 1\nsize = '1MiB'\n";
+        }
+        if self.has("far") {
+            let at = self.server.at;
+            text += &format!(
+                "[[disk]]\nname = 'far'\nkind = 'nbd'\naddress = '{at}'\nexport = '0'\n\
+                 read_only = true\n"
+            );
+        }
+        text
+    }
+
+    /// The configuration. At the first start the file of the file server is not there yet.
+    fn config(&self, is_first: bool) -> Config {
+        let mut text = self.others(is_first);
         for number in 0..IMAGES {
             text +=
                 &format!("[[disk]]\nname = 'd{number}'\nkind = 'file'\npath = 'i{number}.img'\n");
         }
         let mut luns = Vec::new();
         for (lun, unit) in self.units.iter().enumerate() {
+            if is_first && unit.provider == FS_DISK {
+                continue;
+            }
             let members: Vec<String> = unit.images.iter().map(|n| format!("'d{n}'")).collect();
             match unit.provider.as_str() {
                 "concat/w" => {
@@ -211,6 +304,7 @@ struct Seen {
     served: u64,
     awaited: u64,
     appeared: u64,
+    servers: u64,
     ports: u64,
 }
 
@@ -296,9 +390,9 @@ impl Walk {
         match one < self.site.away.len() {
             true => {
                 let number = self.site.away.remove(one);
-                let folder = &self.site.folder;
-                std::fs::rename(other_name(folder, number), image(folder, number)).expect("back");
-                self.seen.appeared += 1;
+                self.site.set_away(number, false);
+                self.seen.appeared += u64::from(number != REMOTE);
+                self.seen.servers += u64::from(number == REMOTE);
             }
             false => {
                 self.site.taken = None;
@@ -322,17 +416,22 @@ fn start(site: &Site, seed: u64, desired: &Config) -> Control {
     control
 }
 
-fn walk(seed: u64) -> Seen {
+fn walk(seed: u64, far: SocketAddr) -> Seen {
     let mut random = SeededRandom::new(seed ^ 0x57a7);
-    let site = Site::new(seed, &mut random);
+    let site = Site::new(seed, &mut random, far);
     let state = site.folder.join("state").to_str().map(str::to_owned);
     let settings =
         DaemonConfig { cores: Some(1), port: Port::Poll, state, ..DaemonConfig::default() };
-    let mut desired = site.config();
-    desired.daemon = settings.clone();
     // A mirror gets its records, and a concatenation, which has none, is known from then on.
-    start(&site, seed, &desired).plant().stop();
-    for unit in &site.units {
+    let first = start(&site, seed, &Config { daemon: settings.clone(), ..site.config(true) });
+    if site.has(FS_DISK) {
+        let params = json!({ "name": "f", "path": format!("/{FS_DISK}"), "size": BYTES });
+        let made = first.change(|plant| plant.verb("fs", "disk", &params, &mut |_| {}));
+        made.unwrap_or_else(|e| panic!("seed {seed}: no file: {e}"));
+    }
+    first.plant().stop();
+    let desired = Config { daemon: settings, ..site.config(false) };
+    for unit in site.units.iter().filter(|unit| !unit.is_blank && unit.provider != "far") {
         for number in &unit.images {
             match unit.copies {
                 true => fill(&site.folder, *number, unit.images[0], unit.blocks()),
@@ -341,8 +440,7 @@ fn walk(seed: u64) -> Seen {
         }
     }
     for number in &site.away {
-        let (from, to) = (image(&site.folder, *number), other_name(&site.folder, *number));
-        std::fs::rename(from, to).expect("away");
+        site.set_away(*number, true);
     }
     let control = start(&site, seed, &desired);
     let (sessions, seen) = (BTreeMap::new(), Seen::default());
@@ -373,15 +471,32 @@ fn walk(seed: u64) -> Seen {
     walk.seen
 }
 
+/// Writes the disk of the server elsewhere; its address.
+fn fill_remote(server: &Server) -> SocketAddr {
+    let state = server.control.plant().state().expect("a state");
+    let at: SocketAddr = state.targets[0].portals[0].parse().expect("an address");
+    let mut client = Client::enter(at, Form::Simple, "0");
+    for first in (0..BLOCKS).step_by(128) {
+        let data: Vec<u8> = (first..first + 128).flat_map(|at| block(REMOTE, at)).collect();
+        let written = client.ask(kind::WRITE, 0, first * 512, data.len() as u64, &data);
+        assert_eq!(written.error, None);
+    }
+    at
+}
+
 /// W1 of exports/pending_luns.rs, W2 of exports/pending_luns.rs.
 #[test]
 fn present_disks_are_served_and_missing_ones_are_awaited() {
     let seeds = &Seeds::of(SEEDS);
+    let server = Server::new("starts-far", FAR_SERVER);
+    let far = fill_remote(&server);
     let mut all = Seen::default();
     for from in seeds.range().step_by(AT_ONCE as usize) {
         let some = from..seeds.range().end.min(from + AT_ONCE);
         let seen: Vec<Seen> = std::thread::scope(|scope| {
-            let threads: Vec<_> = some.map(|n| scope.spawn(move || seeds.play(n, walk))).collect();
+            let threads: Vec<_> = some
+                .map(|n| scope.spawn(move || seeds.play(n, |n| walk(n, far))))
+                .collect();
             let ended = threads.into_iter().map(|thread| thread.join());
             ended.map(|end| end.unwrap_or_else(|why| std::panic::resume_unwind(why))).collect()
         });
@@ -389,10 +504,13 @@ fn present_disks_are_served_and_missing_ones_are_awaited() {
             all.served += seen.served;
             all.awaited += seen.awaited;
             all.appeared += seen.appeared;
+            all.servers += seen.servers;
             all.ports += seen.ports;
         }
     }
-    let Seen { served, awaited, appeared, ports } = all;
-    println!("{served} served, {awaited} awaited, {appeared} images and {ports} ports appeared");
-    assert!(served > 0 && (!seeds.are_enough() || awaited > 0 && appeared > 0 && ports > 0));
+    let Seen { served, awaited, appeared, servers, ports } = all;
+    println!("{served} served, {awaited} awaited");
+    println!("{appeared} images, {servers} servers and {ports} ports appeared");
+    let all_kinds = [awaited, appeared, servers, ports].iter().all(|count| *count > 0);
+    assert!(served > 0 && (!seeds.are_enough() || all_kinds));
 }

@@ -1,21 +1,23 @@
-//! Edits that change nothing for hosts, under sessions of iSCSI, NBD and NVMe/TCP on the same
-//! units. No command fails, no connection ends, no condition or event is reported, and the
-//! reservation stays. More edits, over iSCSI: `crates/ashlar/tests/live/edits.rs`; over AoE and the
-//! local bus: `edits_aoe.rs` and `local_bus.rs` there.
+//! Edits that change nothing for hosts, under the load of three hosts of NBD and of NVMe/TCP and of
+//! an iSCSI host on the same units. No command fails, no connection ends, no condition or event is
+//! reported, and the reservation stays. More edits, over iSCSI:
+//! `crates/ashlar/tests/live/edits.rs`; over AoE and the local bus: `edits_aoe.rs` and
+//! `local_bus.rs` there.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use mgmt::plan::Risk;
 use testkit::iscsi::initiator::Client as Initiator;
 use testkit::nbd::Client;
 use testkit::nvme::{Names, Queue};
 use wire::nbd::codes::kind;
-use wire::nbd::{Error, Form};
+use wire::nbd::Error;
 use wire::nvme::Status;
 use wire::nvme::codes::event;
 
 use crate::by_hand::Site;
+use crate::load::{Rounds, under_load};
 
 const BYTES: usize = 4096;
 const LUNS: [u8; 3] = [0, 1, 2];
@@ -24,9 +26,9 @@ struct Target {
     driver: &'static str,
     name: &'static str,
     listen: &'static str,
-    /// The host that is connected.
-    host: &'static str,
-    /// A pattern that fits it and others.
+    /// The hosts that are connected.
+    hosts: &'static [&'static str],
+    /// A pattern that fits them and others.
     pattern: &'static str,
     /// A host that never connects.
     other: &'static str,
@@ -36,7 +38,7 @@ const ISCSI: Target = Target {
     driver: "iscsi",
     name: "iqn.2026-11.test.ashlar:edits",
     listen: "127.0.0.2:0",
-    host: "iqn.2026-11.test:host",
+    hosts: &["iqn.2026-11.test:host"],
     pattern: "iqn.2026-11.test:*",
     other: "iqn.2026-11.test:other",
 };
@@ -45,7 +47,7 @@ const NBD: Target = Target {
     driver: "nbd",
     name: "edits",
     listen: "127.0.0.1:0",
-    host: "ip:127.0.0.1",
+    hosts: &["ip:127.0.0.21", "ip:127.0.0.22", "ip:127.0.0.23"],
     pattern: "ip:127.*",
     other: "ip:10.9.9.9",
 };
@@ -54,7 +56,7 @@ const NVME: Target = Target {
     driver: "nvme_tcp",
     name: "nqn.2026-11.test.ashlar:edits",
     listen: "127.0.0.3:0",
-    host: "nqn.2026-11.test:host",
+    hosts: &["nqn.2026-11.test:a", "nqn.2026-11.test:b", "nqn.2026-11.test:c"],
     pattern: "nqn.2026-11.test:*",
     other: "nqn.2026-11.test:other",
 };
@@ -64,6 +66,7 @@ const NVME: Target = Target {
 struct Setup {
     group: &'static str,
     by_pattern: bool,
+    /// The first host of each target is in a group of its own, and so are the others.
     own_group: bool,
     /// LUN 0 is read-only for the hosts that never connect, where those have a group of their own.
     others_read_only: bool,
@@ -136,14 +139,20 @@ impl Setup {
                 "[[target]]\ndriver = '{}'\nname = '{}'\nlisten = ['{}'{second}]\n",
                 target.driver, target.name, target.listen
             );
-            let both = [target.host, target.other];
+            let (first, others) = target.hosts.split_first().expect("a host");
             match (self.by_pattern, self.own_group) {
                 (true, _) => text += &self.access(target, self.group, &[target.pattern]),
                 (_, true) => {
-                    text += &self.access(target, "own", &[target.host]);
+                    text += &self.access(target, "own", &[*first]);
+                    if !others.is_empty() {
+                        text += &self.access(target, "rest", others);
+                    }
                     text += &self.access(target, self.group, &[target.other]);
                 }
-                _ => text += &self.access(target, self.group, &both),
+                _ => {
+                    let all = [target.hosts, &[target.other]].concat();
+                    text += &self.access(target, self.group, &all);
+                }
             }
         }
         text + self.more
@@ -178,106 +187,152 @@ fn pr_in(initiator: &mut Initiator, action: u8) -> Vec<u8> {
     initiator.must(&[0x5E, action, 0, 0, 0, 0, 0, 0x10, 0, 0], BYTES as u32)
 }
 
-/// A host of each transport; the initiator has reserved LUN 1.
-struct Hosts {
-    initiator: Initiator,
-    clients: [Client; 3],
-    admin: Queue,
-    queue: Queue,
+/// A host with its sessions. The initiator has reserved LUN 1.
+enum Session {
+    Iscsi(Initiator),
+    /// At each of the three exports.
+    Nbd([Client; 3]),
+    Nvme {
+        admin: Queue,
+        queue: Queue,
+    },
+}
+
+struct Host {
+    session: Session,
+    /// The place of its own blocks among those of all hosts.
+    place: u64,
     round: u8,
 }
 
-impl Hosts {
-    fn connect(site: &Site) -> Hosts {
-        let state = site.control.plant().state().expect("a state");
-        let at = |target: &Target| -> SocketAddr {
-            let found = state.targets.iter().find(|t| t.driver == target.driver);
-            found.expect("its target").portals[0].parse().expect("an address")
-        };
-        let mut initiator = Initiator::session(at(&ISCSI), ISCSI.host, ISCSI.name).unwrap();
-        for lun in LUNS {
-            initiator.lun = lun;
-            initiator.must(&[0; 6], 0);
-        }
-        initiator.lun = 1;
-        pr_out(&mut initiator, 6, 0, 1);
-        pr_out(&mut initiator, 1, 1, 0);
-        let clients = ["0", "1", "2"].map(|export| Client::enter(at(&NBD), Form::Simple, export));
-        let names = Names { subsystem: NVME.name.into(), host: NVME.host.into() };
-        let mut admin = Queue::admin(at(&NVME), &names);
-        admin.await_changes();
-        let queue = admin.io(1);
-        Hosts { initiator, clients, admin, queue, round: 0 }
-    }
+/// The address of a target.
+fn address(site: &Site, target: &Target) -> SocketAddr {
+    let state = site.control.plant().state().expect("a state");
+    let found = state.targets.iter().find(|t| t.driver == target.driver);
+    found.expect("its target").portals[0].parse().expect("an address")
+}
 
-    /// Every host uses both units in its present session, and no change is reported to it.
-    fn work(&mut self, what: &str) {
-        self.round += 1;
+fn initiator(site: &Site) -> Session {
+    let at = address(site, &ISCSI);
+    let mut initiator = Initiator::session(at, ISCSI.hosts[0], ISCSI.name).unwrap();
+    for lun in LUNS {
+        initiator.lun = lun;
+        initiator.must(&[0; 6], 0);
+    }
+    initiator.lun = 1;
+    pr_out(&mut initiator, 6, 0, 1);
+    pr_out(&mut initiator, 1, 1, 0);
+    Session::Iscsi(initiator)
+}
+
+fn nbd_client(site: &Site, host: &str) -> Session {
+    let source: Ipv4Addr = host.strip_prefix("ip:").expect("a prefix").parse().expect("an address");
+    let at = address(site, &NBD);
+    Session::Nbd(["0", "1", "2"].map(|export| Client::enter_from(source, at, export)))
+}
+
+fn nvme_host(site: &Site, host: &str) -> Session {
+    let names = Names { subsystem: NVME.name.into(), host: host.into() };
+    let mut admin = Queue::admin(address(site, &NVME), &names);
+    admin.await_changes();
+    let queue = admin.io(1);
+    Session::Nvme { admin, queue }
+}
+
+/// All hosts. The initiator reserves before the others work.
+fn connect(site: &Site) -> Vec<Host> {
+    let mut sessions = vec![initiator(site)];
+    sessions.extend(NBD.hosts.iter().map(|host| nbd_client(site, host)));
+    sessions.extend(NVME.hosts.iter().map(|host| nvme_host(site, host)));
+    let host = |(place, session)| Host { session, place, round: 0 };
+    (0u64..).zip(sessions).map(host).collect()
+}
+
+impl Host {
+    /// Uses all units in the present sessions. No change is reported.
+    fn work(&mut self) {
+        self.round = self.round.wrapping_add(1);
         let (data, len) = (vec![self.round; BYTES], BYTES as u64);
-        let [free, reserved, layered] = &mut self.clients;
-        assert_eq!(free.ask(kind::WRITE, 0, 0, len, &data).error, None, "{what}: NBD");
-        assert_eq!(free.ask(kind::READ, 0, 0, len, &[]).bytes(0), data, "{what}: NBD");
-        assert_eq!(reserved.ask(kind::READ, 0, 0, len, &[]).error, None, "{what}: NBD");
-        let conflict = reserved.ask(kind::WRITE, 0, 0, len, &data).error;
-        assert_eq!(conflict, Some(Error::Perm), "{what}: NBD, reserved");
-        assert_eq!(layered.ask(kind::WRITE, 0, 0, len, &data).error, None, "{what}: NBD");
-        let blocks = (BYTES / 512) as u32;
-        assert_eq!(self.queue.write(1, 64, &data), Status::SUCCESS, "{what}: NVMe");
-        let read = self.queue.read(1, 64, blocks);
-        assert_eq!(read, (Status::SUCCESS, data.clone()), "{what}: NVMe");
-        assert_eq!(self.queue.read(2, 64, blocks).0, Status::SUCCESS, "{what}: NVMe");
-        let conflict = self.queue.write(2, 64, &data);
-        assert_eq!(conflict, Status::RESERVATION_CONFLICT, "{what}: NVMe, reserved");
-        assert_eq!(self.queue.write(3, 64, &data), Status::SUCCESS, "{what}: NVMe");
-        let changed = self.admin.changed();
-        assert!(changed.is_empty(), "{what}: namespaces {changed:?} changed");
-        assert!(!self.admin.has_event(), "{what}: an event");
-        for lun in LUNS {
-            self.initiator.lun = lun;
-            let ended = self.initiator.scsi(&[0; 6], 0, &[]).unwrap();
-            assert_eq!(ended.status, 0, "{what}: LUN {lun}: {:02x?}", ended.sense);
+        match &mut self.session {
+            Session::Iscsi(initiator) => check_reservation(initiator),
+            Session::Nbd([free, reserved, layered]) => {
+                let at = self.place * len;
+                assert_eq!(free.ask(kind::WRITE, 0, at, len, &data).error, None);
+                assert_eq!(free.ask(kind::READ, 0, at, len, &[]).bytes(at), data);
+                assert_eq!(reserved.ask(kind::READ, 0, at, len, &[]).error, None);
+                let conflict = reserved.ask(kind::WRITE, 0, at, len, &data).error;
+                assert_eq!(conflict, Some(Error::Perm), "reserved");
+                assert_eq!(layered.ask(kind::WRITE, 0, at, len, &data).error, None);
+            }
+            Session::Nvme { admin, queue } => {
+                let blocks = (BYTES / 512) as u32;
+                let at = self.place * u64::from(blocks);
+                assert_eq!(queue.write(1, at, &data), Status::SUCCESS);
+                assert_eq!(queue.read(1, at, blocks), (Status::SUCCESS, data.clone()));
+                assert_eq!(queue.read(2, at, blocks).0, Status::SUCCESS);
+                let conflict = queue.write(2, at, &data);
+                assert_eq!(conflict, Status::RESERVATION_CONFLICT, "reserved");
+                assert_eq!(queue.write(3, at, &data), Status::SUCCESS);
+                let changed = admin.changed();
+                assert!(changed.is_empty(), "namespaces {changed:?} changed");
+                assert!(!admin.has_event(), "an event");
+            }
         }
-        self.initiator.lun = 1;
-        let (keys, held) = (pr_in(&mut self.initiator, 0), pr_in(&mut self.initiator, 1));
-        assert_eq!((keys[7], keys[15]), (8, 1), "{what}: the registration: {keys:02x?}");
-        assert_eq!((held[7], held[15], held[21]), (16, 1, 1), "{what}: {held:02x?}");
     }
 }
 
+/// All LUNs are ready without a condition, and the registration and reservation are there.
+fn check_reservation(initiator: &mut Initiator) {
+    for lun in LUNS {
+        initiator.lun = lun;
+        let ended = initiator.scsi(&[0; 6], 0, &[]).unwrap();
+        assert_eq!(ended.status, 0, "LUN {lun}: {:02x?}", ended.sense);
+    }
+    initiator.lun = 1;
+    let (keys, held) = (pr_in(initiator, 0), pr_in(initiator, 1));
+    assert_eq!((keys[7], keys[15]), (8, 1), "the registration: {keys:02x?}");
+    assert_eq!((held[7], held[15], held[21]), (16, 1, 1), "{held:02x?}");
+}
+
 /// Applies a configuration that no host notices, according to the plan.
-fn edit(site: &Site, hosts: &mut Hosts, what: &str, setup: &Setup) {
+fn edit(site: &Site, rounds: &Rounds, what: &str, setup: &Setup) {
     let desired = site.read(&setup.text());
     let steps = site.control.plan(&desired).expect("a plan").steps;
     assert!(!steps.is_empty(), "{what}: nothing to do");
     let risk = steps.iter().find(|step| step.risk != Risk::Safe);
     assert!(risk.is_none(), "{what}: {risk:?}");
     site.apply(&desired);
-    hosts.work(what);
+    rounds.wait(what);
 }
 
 #[test]
 fn edits_cost_no_transport_a_command_an_event_or_a_reservation() {
     let site = Site::new("edits", &PLAIN.text());
-    let mut hosts = Hosts::connect(&site);
-    hosts.work("at first");
-    for (what, setup) in EDITS {
-        for (way, setup) in [("there", setup), ("back", PLAIN)] {
-            edit(&site, &mut hosts, &format!("{what}, {way}"), &setup);
+    let mut pinned = PLAIN;
+    let hosts = under_load(connect(&site), Host::work, |rounds| {
+        rounds.wait("at first");
+        for (what, setup) in EDITS {
+            for (way, setup) in [("there", setup), ("back", PLAIN)] {
+                edit(&site, rounds, &format!("{what}, {way}"), &setup);
+            }
         }
-    }
-    // The serial numbers that hosts know are written down.
-    let state = site.control.plant().state().expect("a state");
-    let luns = state.targets.iter().flat_map(|t| &t.groups).flat_map(|g| &g.luns);
-    let units: BTreeMap<&str, &str> =
-        luns.map(|lun| (lun.provider.as_str(), lun.serial.as_str())).collect();
-    let unit = |(provider, serial): (&&str, &&str)| {
-        format!("[[unit]]\nprovider = '{provider}'\nserial = '{serial}'\n")
-    };
-    let pinned: &str = String::leak(units.iter().map(unit).collect());
-    let pinned = Setup { more: pinned, ..PLAIN };
-    edit(&site, &mut hosts, "serial numbers written down", &pinned);
+        // The serial numbers that hosts know are written down.
+        let state = site.control.plant().state().expect("a state");
+        let luns = state.targets.iter().flat_map(|t| &t.groups).flat_map(|g| &g.luns);
+        let units: BTreeMap<&str, &str> =
+            luns.map(|lun| (lun.provider.as_str(), lun.serial.as_str())).collect();
+        let unit = |(provider, serial): (&&str, &&str)| {
+            format!("[[unit]]\nprovider = '{provider}'\nserial = '{serial}'\n")
+        };
+        pinned.more = String::leak(units.iter().map(unit).collect());
+        edit(&site, rounds, "serial numbers written down", &pinned);
+    });
     // The first event of all is that of a change which concerns the host.
     site.apply(&site.read(&Setup { read_only: true, ..pinned }.text()));
-    assert_eq!(hosts.admin.event().result, u64::from(event::NAMESPACE_CHANGED));
-    assert_eq!(hosts.admin.changed(), [1]);
+    for host in hosts {
+        if let Session::Nvme { mut admin, .. } = host.session {
+            assert_eq!(admin.event().result, u64::from(event::NAMESPACE_CHANGED));
+            assert_eq!(admin.changed(), [1]);
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod file_reading;
 mod file_server_edits;
 mod first_user;
 mod geoms;
+mod load;
 mod media;
 mod members;
 mod metrics;

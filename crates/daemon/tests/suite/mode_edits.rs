@@ -4,24 +4,23 @@
 //! reads and all requests of the others succeed, and no session ends.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use mgmt::plan::Risk;
 use testkit::iscsi::initiator::{Client as Initiator, rw10};
 use testkit::nbd::Client;
 use testkit::nvme::{Names, Queue};
-use testkit::until;
 use wire::nbd::Error;
 use wire::nbd::codes::kind;
 use wire::nvme::Status;
 
 use crate::by_hand::Site;
+use crate::load::under_load;
 
 const BLOCK: usize = 512;
 /// Hosts of a transport; the first one is in a group of its own.
 const HOSTS: u8 = 3;
-/// Rounds of each host that are waited for.
-const ROUNDS: u64 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Transport {
@@ -91,6 +90,12 @@ struct Host {
     at: u32,
     /// Its writes may be refused.
     is_first: bool,
+    /// Number of the last round.
+    number: u8,
+    /// What the block contains.
+    stored: Vec<u8>,
+    /// Writes that were not refused.
+    written: Arc<AtomicU64>,
 }
 
 impl Host {
@@ -116,7 +121,15 @@ impl Host {
         };
         let place = TRANSPORTS.iter().position(|one| *one == transport).expect("in the list");
         let at = place as u32 * u32::from(HOSTS) + u32::from(number);
-        Host { session, _admin: admin, at, is_first: number == 0 }
+        Host {
+            session,
+            _admin: admin,
+            at,
+            is_first: number == 0,
+            number: 0,
+            stored: vec![0; BLOCK],
+            written: Arc::default(),
+        }
     }
 
     /// Writes its block; false: refused as write-protected.
@@ -163,51 +176,18 @@ impl Host {
         }
     }
 
-    /// Writes and reads until the end of the test.
-    fn work(mut self, seen: &Progress, is_over: &AtomicBool) {
-        let (mut stored, mut round) = (vec![0; BLOCK], 0u8);
-        while !is_over.load(Ordering::Acquire) {
-            round = round.wrapping_add(1);
-            let data = vec![round; BLOCK];
-            let is_written = self.write(&data);
-            assert!(is_written || self.is_first, "a host of another group is refused");
-            if is_written {
-                stored = data;
-                seen.written.fetch_add(1, Ordering::Release);
-            }
-            assert_eq!(self.read(), stored, "the last write that was not refused");
-            seen.rounds.fetch_add(1, Ordering::Release);
+    /// Writes its block and reads it.
+    fn round(&mut self) {
+        self.number = self.number.wrapping_add(1);
+        let data = vec![self.number; BLOCK];
+        let is_written = self.write(&data);
+        assert!(is_written || self.is_first, "a host of another group is refused");
+        if is_written {
+            self.stored = data;
+            self.written.fetch_add(1, Ordering::Release);
         }
+        assert_eq!(self.read(), self.stored, "the last write that was not refused");
     }
-}
-
-/// Counts of a host, which its thread updates.
-#[derive(Default)]
-struct Progress {
-    rounds: AtomicU64,
-    written: AtomicU64,
-}
-
-impl Progress {
-    fn counts(&self) -> (u64, u64) {
-        (self.rounds.load(Ordering::Acquire), self.written.load(Ordering::Acquire))
-    }
-}
-
-/// Ends the threads of the hosts, also when the test fails.
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
-/// Waits until every host has made some rounds; the number of writes of each meanwhile.
-fn written_in_some_rounds(all: &[Progress], what: &str) -> Vec<u64> {
-    let before: Vec<(u64, u64)> = all.iter().map(Progress::counts).collect();
-    until(what, || all.iter().zip(&before).all(|(one, was)| one.counts().0 >= was.0 + ROUNDS));
-    all.iter().zip(&before).map(|(one, was)| one.counts().1 - was.1).collect()
 }
 
 #[test]
@@ -215,19 +195,16 @@ fn mode_of_a_lun_changes_under_hosts_that_write() {
     let site = Site::new("mode-edits", &text("rw"));
     let numbers = TRANSPORTS.into_iter().flat_map(|of| (0..HOSTS).map(move |n| (of, n)));
     let hosts: Vec<Host> = numbers.map(|(of, n)| Host::connect(&site, of, n)).collect();
-    let all: Vec<Progress> = hosts.iter().map(|_| Progress::default()).collect();
-    let is_first: Vec<bool> = hosts.iter().map(|host| host.is_first).collect();
+    let seen: Vec<(bool, Arc<AtomicU64>)> =
+        hosts.iter().map(|host| (host.is_first, host.written.clone())).collect();
+    let written = || -> Vec<u64> {
+        seen.iter().map(|(_, written)| written.load(Ordering::Acquire)).collect()
+    };
     let mut first: Vec<String> = TRANSPORTS.iter().map(|of| of.host(0)).collect();
     first.sort();
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let _end = End(&is_over);
-        for (host, seen) in hosts.into_iter().zip(&all) {
-            let is_over = &is_over;
-            scope.spawn(move || host.work(seen, is_over));
-        }
+    under_load(hosts, Host::round, |rounds| {
         for mode in ["ro", "rw", "ro", "rw"] {
-            written_in_some_rounds(&all, "rounds before the edit");
+            rounds.wait("rounds before the edit");
             let desired = site.read(&text(mode));
             let steps = site.control.plan(&desired).expect("a plan").steps;
             assert!(steps.iter().all(|step| step.risk == Risk::Disruptive), "{steps:?}");
@@ -237,9 +214,11 @@ fn mode_of_a_lun_changes_under_hosts_that_write() {
             assert_eq!(named, first, "{mode}");
             site.apply(&desired);
             // A write that was under way ends in the former mode.
-            written_in_some_rounds(&all, "the end of former writes");
-            for (written, is_first) in written_in_some_rounds(&all, mode).iter().zip(&is_first) {
-                assert_eq!(*written == 0, *is_first && mode == "ro", "{mode}: {written} writes");
+            rounds.wait("the end of former writes");
+            let before = written();
+            rounds.wait(mode);
+            for ((is_first, _), (was, is)) in seen.iter().zip(before.iter().zip(written())) {
+                assert_eq!(*was == is, *is_first && mode == "ro", "{mode}: {was} to {is} writes");
             }
         }
     });

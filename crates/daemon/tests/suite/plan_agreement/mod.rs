@@ -1,7 +1,8 @@
 //! Agreement of `plan` and `apply` over random configurations, on a daemon in this process. A plan
 //! without refusals is carried out wholly and leaves nothing to do. A plan with a refusal is
 //! refused and changes nothing. A start serves all of a document without a refusal, and omits
-//! something of the others.
+//! something of the others. `doctor` without a daemon refuses none of the former, and reports disks
+//! and buses that a plan refuses.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -23,7 +24,7 @@ use std::sync::LazyLock;
 use daemon::{Daemon, catalog};
 use mgmt::api::Kind;
 use mgmt::config::{Catalog, Config, DaemonConfig, Port, read};
-use mgmt::plan::{Action, Step};
+use mgmt::plan::{Action, refusals};
 use mgmt::{Archive, Consent, Control};
 use reactor::SeededRandom;
 use rig::papers::Papers;
@@ -129,32 +130,55 @@ fn launch(site: &Site) -> Control {
     Control::new(Box::new(plant), CATALOG.clone(), &launched, Archive::new(&site.0.join("history"), 2))
 }
 
-/// Whether a plan of a daemon without objects carries a document out without a refusal.
-fn is_accepted(site: &Site, desired: &Config) -> bool {
-    let control = launch(site);
-    control.plant().open();
-    let mut plan = control.plan(desired).expect("a plan");
-    // A start waits for the files of these.
-    let waits = |step: &Step| matches!(step.action, Action::Api { .. } | Action::Webhooks { .. });
-    plan.steps.retain(|step| !waits(step));
-    let accepts = control.refused_steps(&plan).0.is_empty()
-        && plan.steps.iter().all(|step| step.consent_names.is_empty());
-    control.plant().stop();
-    accepts
+/// The judgement of a plan on a daemon without objects.
+struct Judgement {
+    /// No step is refused or needs consent.
+    is_accepted: bool,
+    /// A disk or a bus is refused.
+    refuses_disk: bool,
 }
 
-/// Starts a daemon with a document as `serve` does, and compares the result with the plan.
+fn judge(site: &Site, desired: &Config) -> Judgement {
+    let control = launch(site);
+    control.plant().open();
+    let plan = control.plan(desired).expect("a plan");
+    let errors = refusals((control.plant(), &CATALOG), &plan.steps, &control.config().0);
+    let mut judged = Judgement { is_accepted: true, refuses_disk: false };
+    for (step, error) in plan.steps.iter().zip(errors) {
+        // A start waits for the files of these.
+        let waits = matches!(step.action, Action::Api { .. } | Action::Webhooks { .. });
+        judged.is_accepted &= waits || error.is_none() && step.consent_names.is_empty();
+        // For `doctor`, an absent file is a finding of another check.
+        let is_disk = matches!(step.action, Action::CreateBus { .. } | Action::CreateDisk { .. });
+        judged.refuses_disk |= is_disk && error.is_some_and(|e| e.kind != Kind::NotFound);
+    }
+    control.plant().stop();
+    judged
+}
+
+/// The refusals that `doctor` reports where no daemon runs.
+fn doctor(desired: &Config) -> Vec<String> {
+    let (start, target) = CATALOG.check_start.zip(CATALOG.check_target).expect("the checks");
+    let targets = desired.target.iter().filter_map(|section| target(section).err());
+    start(desired).into_iter().chain(targets.map(|e| e.to_string())).collect()
+}
+
+/// Starts a daemon with a document as `serve` does, and compares the result with the plan. Compares
+/// the plan with `doctor`.
 fn start(site: &Site, desired: &Config, at: &dyn Fn(&str) -> String) {
     // Nothing was carried out before.
     let _ = std::fs::remove_dir_all(site.0.join("history"));
-    let is_accepted = is_accepted(site, desired);
+    let judged = judge(site, desired);
+    let found = doctor(desired);
+    assert!(!judged.is_accepted || found.is_empty(), "{}: {found:?}", at("doctor refuses it"));
+    assert!(!judged.refuses_disk || !found.is_empty(), "{}", at("doctor finds no problem"));
     let control = launch(site);
     control.set_starting(true);
     let begun = control.start(desired);
     let left = begun.unwrap_or_else(|e| panic!("{}: {e}", at("no start"))).deferred;
     control.set_starting(false);
     control.plant().open();
-    if is_accepted {
+    if judged.is_accepted {
         // Disks of a bus may be found a moment later.
         until(&at("the start of an accepted document"), || {
             control.plan(desired).expect("a plan").steps.is_empty()

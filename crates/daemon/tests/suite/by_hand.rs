@@ -271,7 +271,7 @@ const OTHER_ARGS: &str = "
 const FIXED: &str = "
     trim: granule zeroes
     stripe: strip
-    fs: block core device image layout memory read_only settings
+    fs: block core device image layout read_only settings
 ";
 
 /// The words of a list, each behind the head of its line.

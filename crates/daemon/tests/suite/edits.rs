@@ -192,10 +192,7 @@ enum Session {
     Iscsi(Initiator),
     /// At each of the three exports.
     Nbd([Client; 3]),
-    Nvme {
-        admin: Queue,
-        queue: Queue,
-    },
+    Nvme { admin: Queue, queue: Queue },
 }
 
 struct Host {

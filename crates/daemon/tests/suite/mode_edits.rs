@@ -61,9 +61,8 @@ fn text(mode: &str) -> String {
     let mut text = "[[disk]]\nname = 'd0'\nkind = 'memory'\nsize = '1MiB'\n".to_owned();
     for transport in TRANSPORTS {
         let (driver, name, listen) = transport.target();
-        text += &format!(
-            "[[target]]\ndriver = '{driver}'\nname = '{name}'\nlisten = ['{listen}']\n"
-        );
+        text +=
+            &format!("[[target]]\ndriver = '{driver}'\nname = '{name}'\nlisten = ['{listen}']\n");
         let others: Vec<String> = (1..HOSTS).map(|number| transport.host(number)).collect();
         let groups = [("first", vec![transport.host(0)], mode), ("others", others, "rw")];
         for (group, initiators, mode) in groups {

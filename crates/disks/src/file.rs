@@ -20,7 +20,8 @@ use crate::causes;
 use crate::creation;
 use crate::deletes::DeleteBy;
 use crate::kind::{
-    Growth, IO_BYTES_MAX, Identity, Kind, Open, Opened, PathKind, ResizeCall, Site, SpaceUsage, Unit,
+    Growth, IO_BYTES_MAX, Identity, Kind, Open, Opened, PathKind, ResizeCall, Site, SpaceUsage,
+    Unit,
 };
 use crate::lasting::{self, Identities, PersistentIdentity, Stored};
 use crate::locks::{self, LockHolder};

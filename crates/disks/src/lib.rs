@@ -58,8 +58,8 @@ pub use deletes::DeleteHow;
 pub use failures::LastError;
 pub use file::{Direct, FileParams};
 pub use kind::{
-    Growth, IDENT_MAX, Identity, Kind, Open, Opened, PathKind, ResizeCall, ResizeResult, Site, SpaceUsage,
-    Unit,
+    Growth, IDENT_MAX, Identity, Kind, Open, Opened, PathKind, ResizeCall, ResizeResult, Site,
+    SpaceUsage, Unit,
 };
 pub use lasting::{
     ATTRIBUTE, Identities, IdentityRequest, PersistentIdentity, SIDECAR, expected_identity,

@@ -14,9 +14,8 @@ const COMPILED: &[&str] = &["", "rust", "no_run", "should_panic", "compile_fail"
 /// without examples that rustdoc is run for.
 pub fn unrun_doc_tests(tree: &Tree) -> Vec<String> {
     let (mut out, mut documented) = (Vec::new(), BTreeSet::new());
-    let is_off = |name: &str| {
-        tree.manifests.iter().any(|(krate, text)| krate == name && text.contains(OFF))
-    };
+    let is_off =
+        |name: &str| tree.manifests.iter().any(|(krate, text)| krate == name && text.contains(OFF));
     for source in tree.sources.iter().filter(|source| !source.is_test()) {
         for line in examples(&source.text) {
             documented.insert(source.krate());

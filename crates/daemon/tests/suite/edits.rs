@@ -11,8 +11,8 @@ use mgmt::plan::Risk;
 use testkit::iscsi::initiator::Client as Initiator;
 use testkit::nbd::Client;
 use testkit::nvme::{Names, Queue};
-use wire::nbd::codes::kind;
 use wire::nbd::Error;
+use wire::nbd::codes::kind;
 use wire::nvme::Status;
 use wire::nvme::codes::event;
 
@@ -192,7 +192,10 @@ enum Session {
     Iscsi(Initiator),
     /// At each of the three exports.
     Nbd([Client; 3]),
-    Nvme { admin: Queue, queue: Queue },
+    Nvme {
+        admin: Queue,
+        queue: Queue,
+    },
 }
 
 struct Host {

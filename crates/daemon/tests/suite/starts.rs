@@ -494,9 +494,8 @@ fn present_disks_are_served_and_missing_ones_are_awaited() {
     for from in seeds.range().step_by(AT_ONCE as usize) {
         let some = from..seeds.range().end.min(from + AT_ONCE);
         let seen: Vec<Seen> = std::thread::scope(|scope| {
-            let threads: Vec<_> = some
-                .map(|n| scope.spawn(move || seeds.play(n, |n| walk(n, far))))
-                .collect();
+            let threads: Vec<_> =
+                some.map(|n| scope.spawn(move || seeds.play(n, |n| walk(n, far)))).collect();
             let ended = threads.into_iter().map(|thread| thread.join());
             ended.map(|end| end.unwrap_or_else(|why| std::panic::resume_unwind(why))).collect()
         });

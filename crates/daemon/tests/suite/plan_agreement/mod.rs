@@ -127,7 +127,12 @@ fn launch(site: &Site) -> Control {
     let daemon = with_one_core(DaemonConfig::default());
     let plant = Daemon::start(&daemon).expect("a daemon");
     let launched = Config { daemon, ..Config::default() };
-    Control::new(Box::new(plant), CATALOG.clone(), &launched, Archive::new(&site.0.join("history"), 2))
+    Control::new(
+        Box::new(plant),
+        CATALOG.clone(),
+        &launched,
+        Archive::new(&site.0.join("history"), 2),
+    )
 }
 
 /// The judgement of a plan on a daemon without objects.

@@ -4,7 +4,6 @@ pub mod vectors;
 
 use std::rc::Rc;
 
-use bio::Seg;
 use fileserver::Fault;
 use fileserver::files::{Kind, New, ROOT, Served};
 use fileserver::image::format::{BLOCK, FIRST, Header, Layout};
@@ -25,13 +24,8 @@ fn with<T: 'static, F: Future<Output = T> + 'static>(
 ) -> T {
     let cache = vectors::disk("cache", v.cache, 1);
     let worm: Vec<Rc<Disk>> = v.worm.iter().map(|w| vectors::disk("worm", w, 2)).collect();
-    let world = World::new(7);
-    let mut s = server::server(&world, "s", 1, &cache, &worm);
-    s.options.memory = 400 * BLOCK;
     let setup = Setup { once: v.once, layout: None, read_only: false };
-    let done = server::run(&world, &s.reactor, task(s.options.clone(), setup)).unwrap();
-    s.reactor.shutdown();
-    done
+    server::life_with(&World::new(7), 400 * BLOCK, (&cache, &worm), |o| task(o, setup))
 }
 
 /// A view as the lists of a vector have it.
@@ -88,8 +82,7 @@ fn images_made_by_cwfs64x_are_read() {
             let (tree, dumps) = with(v, |o, setup| async move {
                 let image = image::open(&o, Setup { read_only, ..setup }).await.unwrap();
                 let fs = Served::from(image);
-                let c = fs.check(View::Live, true).await.unwrap();
-                assert_eq!(c.faults, Vec::<String>::new());
+                server::is_sound(&fs, View::Live).await;
                 let mut tree = listed(&fs, View::Live, "").await;
                 tree.sort();
                 (tree, all_dumps(&fs).await)
@@ -143,21 +136,12 @@ fn cache_entries_have_distinct_addresses_in_both_layouts() {
     assert_eq!(papers(135, 0), papers(0, 1));
 }
 
-fn lend(o: &Options, bytes: &[u8]) -> Vec<Seg> {
-    let one = |some: &[u8]| {
-        let seg = o.pool.get(some.len()).unwrap().seg(0, some.len()).unwrap();
-        seg.copy_from(0, some);
-        seg
-    };
-    bytes.chunks(30_000).map(one).collect()
-}
-
 #[test]
 fn images_made_by_cwfs64x_are_written_and_dumped() {
     for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {
         let dumps = with(v, |o, setup| async move {
             let fs = Served::from(image::open(&o, setup).await.unwrap());
-            let data = lend(&o, &[9; 150_000]);
+            let data = server::lend(&o.pool, &[9; 150_000], 30_000);
             fs.run(|f| {
                 let dir = New { kind: Kind::Dir, mode: 0o755, ..New::default() };
                 let at = f.create(ROOT, b"new", &dir)?;
@@ -210,8 +194,7 @@ fn lost_cache_device_is_rebuilt_from_the_worm() {
         let (tree, dumps) = with(v, |o, setup| async move {
             image::recover(&o, setup).await.unwrap();
             let fs = Served::from(image::open(&o, setup).await.unwrap());
-            let c = fs.check(View::Live, true).await.unwrap();
-            assert_eq!(c.faults, Vec::<String>::new());
+            server::is_sound(&fs, View::Live).await;
             let mut tree = listed(&fs, View::Live, "/2026/1122").await;
             tree.sort();
             (tree, all_dumps(&fs).await)

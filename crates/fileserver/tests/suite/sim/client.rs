@@ -3,13 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use bio::{Pool, Seg};
+use bio::Pool;
 use fileserver::Fault;
 use fileserver::files::{Change, Kind, New, Served};
 use fileserver::volume::View;
 use reactor::SeededRandom;
 
 use super::model::{self, History, has_below, is_dir, walk};
+use super::server::lend;
 
 /// What sets clients of one kind of storage apart: its blocks are larger, its devices smaller.
 pub struct Habits {
@@ -95,15 +96,6 @@ impl Beside {
         let mut bytes = period.repeat(len.div_ceil(period.len()));
         bytes.truncate(len);
         bytes
-    }
-
-    fn lend(&self, pool: &Pool, bytes: &[u8]) -> Vec<Seg> {
-        let one = |some: &[u8]| {
-            let seg = pool.get(some.len()).unwrap().seg(0, some.len()).unwrap();
-            seg.copy_from(0, some);
-            seg
-        };
-        bytes.chunks(self.habits.part).map(one).collect()
     }
 
     /// One operation of a client. The model changes in the same poll in which the operation ends.
@@ -209,7 +201,7 @@ impl Beside {
         let len = self.below(longest) as usize + 1;
         let cut = self.chance(200);
         let data = self.bytes(len);
-        let lent = self.lend(pool, &data);
+        let lent = lend(pool, &data, self.habits.part);
         let done = fs
             .run(|f| {
                 let ino = walk(f, View::Live, path)?;

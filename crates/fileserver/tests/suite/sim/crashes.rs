@@ -5,17 +5,17 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use bio::{Pool, Seg};
+use bio::Seg;
 use fileserver::Fault;
 use fileserver::files::{Change, FileSystem, New, ROOT};
-use fileserver::volume::{self, View};
+use fileserver::volume::{self, Options, View};
 use reactor::Reactor;
 use reactor::sim::{Actor, Limits, World};
 use testkit::Seeds;
 
 use super::disk::Disk;
 use super::model;
-use super::server::{run, server};
+use super::server::{filled, is_sound, run, server};
 
 const KIB: usize = 1024;
 const BLOCK: usize = 4096;
@@ -30,7 +30,7 @@ pub struct TestDevices {
 /// A life between two power cuts.
 pub struct Life {
     pub fs: FileSystem,
-    pool: Pool,
+    options: Options,
     pub reactor: Reactor,
     /// Blocks that the next dump would hold and scratch, as the life before left them.
     pub found: (u64, u64),
@@ -59,7 +59,7 @@ impl TestDevices {
             let volume = volume::open(&o).await.unwrap();
             let found = volume.used_by_live();
             let fs = FileSystem::mount(volume, 0, 0).await.unwrap();
-            Rc::new(Life { fs, pool: o.pool.clone(), reactor: o.reactor.clone(), found })
+            Rc::new(Life { fs, reactor: o.reactor.clone(), options: o, found })
         });
         let out: Rc<RefCell<Option<T>>> = Rc::default();
         let (to, task) = (out.clone(), what(life.unwrap()));
@@ -83,9 +83,7 @@ impl TestDevices {
 
 impl Life {
     fn seg(&self, len: usize, byte: u8) -> Seg {
-        let seg = self.pool.get(len).unwrap().seg(0, len).unwrap();
-        seg.with_mut(|b| b.fill(byte));
-        seg
+        filled(&self.options, len, byte)
     }
 
     pub async fn create(&self, name: &str) -> Result<u64, Fault> {
@@ -118,8 +116,7 @@ impl Life {
     }
 
     pub async fn is_whole(&self) {
-        let found = self.fs.check(View::Live, true).await.unwrap();
-        assert!(found.faults.is_empty(), "{found:?}");
+        is_sound(&self.fs, View::Live).await;
     }
 }
 

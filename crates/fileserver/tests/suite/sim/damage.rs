@@ -11,11 +11,10 @@ use reactor::sim::World;
 
 use super::disk::Disk;
 use super::model;
-use super::server::{run, server};
+use super::server::{life, mounted, new_file_system};
 
-async fn filled(o: &Options) -> FileSystem {
-    volume::ream(o).await.unwrap();
-    let fs = FileSystem::mount(volume::open(o).await.unwrap(), 0, 0).await.unwrap();
+async fn with_files(o: &Options) -> FileSystem {
+    let fs = new_file_system(o).await;
     let seg: Seg = o.pool.get(65_536).unwrap().seg(0, 65_536).unwrap();
     for n in 0..12_u8 {
         let dir = New { kind: Kind::Dir, mode: 0o755, ..New::default() };
@@ -43,10 +42,8 @@ pub fn anywhere(seed: u64, seen: &Cell<(u64, u64, u64)>) {
     let mut random = SeededRandom::new(seed ^ 0xda7a);
     let cache = Disk::new("cache", 6 << 20, seed);
     let legs = [Disk::new("near", 30 << 20, seed ^ 1), Disk::new("far", 30 << 20, seed ^ 2)];
-    let s = server(&world, "main", 1, &cache, &legs);
-    let o = s.options.clone();
-    let (live, dumps) = run(&world, &s.reactor, async move {
-        let fs = filled(&o).await;
+    let (live, dumps) = life(&world, &cache, &legs, |o| async move {
+        let fs = with_files(&o).await;
         let live = model::tree(&fs, View::Live).await.unwrap();
         let mut dumps = Vec::new();
         for d in fs.volume().dumps() {
@@ -54,9 +51,7 @@ pub fn anywhere(seed: u64, seen: &Cell<(u64, u64, u64)>) {
         }
         fs.volume().close().await.unwrap();
         (live, dumps)
-    })
-    .unwrap();
-    s.reactor.shutdown();
+    });
     let mut hurt = |disk: &Disk, used: u64| {
         for _ in 0..1 + random.below(60) {
             let at = random.below(used);
@@ -76,11 +71,9 @@ pub fn anywhere(seed: u64, seen: &Cell<(u64, u64, u64)>) {
             hurt(&legs[1], 2 << 20);
         }
     }
-    let again = server(&world, "main", 1, &cache, &legs);
-    let o = again.options.clone();
     // In half of the seeds the contents of the cache device are not used.
     let recovers = seed % 8 < 4;
-    let tally = run(&world, &again.reactor, async move {
+    let (good, bad) = life(&world, &cache, &legs, |o| async move {
         let (mut good, mut bad) = (0, 0);
         let mut count = |found: Result<model::Tree, Fault>, wanted: &model::Tree| match found {
             Ok(found) => {
@@ -105,8 +98,6 @@ pub fn anywhere(seed: u64, seen: &Cell<(u64, u64, u64)>) {
         count(model::tree(&fs, View::Live).await, wanted);
         (good, bad)
     });
-    again.reactor.shutdown();
-    let (good, bad) = tally.unwrap_or_default();
     let (g, b, n) = seen.get();
     seen.set((g + good, b + bad, n + 1));
 }
@@ -116,10 +107,9 @@ pub fn of_one_file() {
     let world = World::new(1);
     let cache = Disk::new("cache", 6 << 20, 1);
     let legs = [Disk::new("near", 30 << 20, 2), Disk::new("far", 30 << 20, 3)];
-    let s = server(&world, "main", 1, &cache, &legs);
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move { filled(&o).await.volume().close().await.unwrap() });
-    s.reactor.shutdown();
+    life(&world, &cache, &legs, |o| async move {
+        with_files(&o).await.volume().close().await.unwrap();
+    });
     for leg in &legs {
         // The file of /d4 is full of fives.
         let spoilt = leg.with(|d| {
@@ -135,11 +125,9 @@ pub fn of_one_file() {
         });
         assert_eq!(spoilt, 16);
     }
-    let s = server(&world, "main", 1, &cache, &legs);
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move {
+    life(&world, &cache, &legs, |o| async move {
         volume::recover(&o, None).await.unwrap();
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let fs = mounted(&o).await;
         for view in [View::Dump(2), View::Live] {
             let found = fs.check(view, true).await.unwrap();
             assert_eq!(found.faults.len(), 16, "{found:?}");
@@ -147,5 +135,4 @@ pub fn of_one_file() {
         }
         assert_eq!(fs.check(View::Dump(1), true).await.unwrap().faults.len(), 0);
     });
-    s.reactor.shutdown();
 }

@@ -6,14 +6,13 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use bio::Seg;
 use fileserver::files::{FileSystem, New, ROOT};
-use fileserver::volume::{self, Options, View};
+use fileserver::volume::{Options, View};
 use reactor::sim::{Actor, Limits, World};
 
 use super::disk::Disk;
 use super::model;
-use super::server::{run, server};
+use super::server::{filled, life, mounted, new_file_system, run, server};
 
 /// Steps of the script, and after which of them everything is synced and a dump is taken.
 const STEPS: u32 = 14;
@@ -47,8 +46,7 @@ fn after(steps: u32) -> BTreeMap<String, u8> {
 }
 
 async fn play(fs: &FileSystem, o: &Options, step: u32) {
-    let seg: Seg = o.pool.get(LEN).unwrap().seg(0, LEN).unwrap();
-    seg.with_mut(|b| b.fill(byte(step)));
+    let seg = filled(o, LEN, byte(step));
     let name = format!("f{}", step % 4);
     fs.run(|f| {
         if let Some((from, to)) = moves(step) {
@@ -65,10 +63,6 @@ async fn play(fs: &FileSystem, o: &Options, step: u32) {
     })
     .await
     .unwrap();
-}
-
-async fn open(o: &Options) -> FileSystem {
-    FileSystem::mount(volume::open(o).await.unwrap(), 0, 0).await.unwrap()
 }
 
 async fn tree(fs: &FileSystem, view: View) -> BTreeMap<String, u8> {
@@ -96,11 +90,7 @@ fn cut_after(operations: i64) -> bool {
     let legs = [Disk::new("leg", 30 << 20, 4)];
     let s = server(&world, "main", 1, &cache, &legs);
     let o = s.options.clone();
-    let fs = run(&world, &s.reactor, async move {
-        volume::ream(&o).await.unwrap();
-        open(&o).await
-    })
-    .unwrap();
+    let fs = run(&world, &s.reactor, async move { new_file_system(&o).await }).unwrap();
     let fuse = Rc::new(Cell::new(operations));
     *cache.fuse.borrow_mut() = Some(fuse.clone());
     let done: Rc<Done> = Rc::default();
@@ -130,10 +120,8 @@ fn cut_after(operations: i64) -> bool {
     *cache.fuse.borrow_mut() = None;
     cache.power_cut();
     legs[0].power_cut();
-    let s = server(&world, "main", 1, &cache, &legs);
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move {
-        let fs = open(&o).await;
+    life(&world, &cache, &legs, |o| async move {
+        let fs = mounted(&o).await;
         let now = tree(&fs, View::Live).await;
         let (least, most) = (done.synced.get(), done.steps.get());
         // A step may have been made durable before its client got the answer.
@@ -148,7 +136,6 @@ fn cut_after(operations: i64) -> bool {
         let found = fs.check(View::Live, true).await.unwrap();
         assert!(found.faults.is_empty() && found.leaked == 0, "{operations}: {found:?}");
     });
-    s.reactor.shutdown();
     burnt
 }
 

@@ -2,35 +2,26 @@
 //! a dump frees space. Writes of several blocks meet the last few slots, which are too few.
 
 use fileserver::Fault;
-use fileserver::files::{FileSystem, Flags, New, ROOT, Served};
-use fileserver::volume::{self, Options, View};
+use fileserver::files::{Flags, New, ROOT, Served};
+use fileserver::volume::{Options, View};
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::server::{run, server};
-
-/// A new file system.
-async fn reamed(o: &Options) -> FileSystem {
-    volume::ream(o).await.unwrap();
-    FileSystem::mount(volume::open(o).await.unwrap(), 0, 0).await.unwrap()
-}
+use super::exposing::file;
+use super::server::{filled, is_sound, life, life_with, new_file_system};
 
 /// Writes of `len` bytes to a volume on a cache device of so many blocks of so many bytes.
 pub fn is_reported_and_dump_frees(blocks: u64, block: u32, len: usize) {
-    let world = World::new(7);
     let capacity = blocks * u64::from(block);
     let cache = Disk::new("cache", capacity, 7);
     let legs = [Disk::new("leg", 10 * capacity, 8)];
-    let mut s = server(&world, "main", 1, &cache, &legs);
     // Less than the tree has nodes, where there are many blocks.
-    (s.options.block, s.options.memory) = (block, 160 * block as usize);
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move {
-        let fs = reamed(&o).await;
-        let new = New { mode: 0o644, ..New::default() };
-        let ino = fs.run(|f| f.create(ROOT, b"big", &new)).await.unwrap();
-        let seg = o.pool.get(4096).unwrap().seg(0, 4096).unwrap();
-        seg.with_mut(|b| b.fill(9));
+    let memory = 160 * block as usize;
+    life_with(&World::new(7), memory, (&cache, &legs), |o| async move {
+        let o = Options { block, ..o };
+        let fs = new_file_system(&o).await;
+        let ino = file(&fs, "big").await;
+        let seg = filled(&o, 4096, 9);
         let mut segs = vec![seg.clone(); len / 4096];
         segs.extend(seg.slice(0, len % 4096).filter(|s| !s.is_empty()));
         let fill = async |from: u64| -> (u64, Fault) {
@@ -52,24 +43,18 @@ pub fn is_reported_and_dump_frees(blocks: u64, block: u32, len: usize) {
         fs.volume().copied(&dump).await.unwrap();
         let (second, _) = fill(first).await;
         assert!(second - first > capacity / 2, "{} after the dump", second - first);
-        let found = fs.check(volume::View::Live, true).await.unwrap();
-        assert!(found.faults.is_empty(), "{found:?}");
+        is_sound(&fs, View::Live).await;
     });
-    s.reactor.shutdown();
 }
 
 /// No dump helps there: the message names the remedy, and it works.
 pub fn of_temporary_files() {
     const BLOCK: u64 = 4096;
-    let world = World::new(8);
     let cache = Disk::new("cache", 1500 * BLOCK, 7);
     let legs = [Disk::new("leg", 15_000 * BLOCK, 8)];
-    let s = server(&world, "main", 1, &cache, &legs);
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move {
-        let fs = reamed(&o).await;
-        let seg = o.pool.get(4096).unwrap().seg(0, 4096).unwrap();
-        seg.with_mut(|b| b.fill(9));
+    life(&World::new(8), &cache, &legs, |o| async move {
+        let fs = new_file_system(&o).await;
+        let seg = filled(&o, 4096, 9);
         let fill = async |name: &[u8]| -> (u64, Fault) {
             let new = New { mode: 0o644, flags: Flags::TMP, ..New::default() };
             let ino = match fs.run(|f| f.create(ROOT, name, &new)).await {
@@ -106,19 +91,15 @@ pub fn of_temporary_files() {
         let (fourth, _) = fill(b"w").await;
         assert!(fourth > 1000, "{fourth} blocks after the removal of all");
     });
-    s.reactor.shutdown();
 }
 
 /// Thousands of small ones: what their removal copies of a frozen tree is more than is kept for it
 /// at a time.
 pub fn of_small_temporary_files() {
-    let world = World::new(9);
     let cache = Disk::new("cache", 1500 * 4096, 9);
     let legs = [Disk::new("leg", 15_000 * 4096, 10)];
-    let s = server(&world, "main", 1, &cache, &legs);
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move {
-        let fs = reamed(&o).await;
+    life(&World::new(9), &cache, &legs, |o| async move {
+        let fs = new_file_system(&o).await;
         let seg = o.pool.get(4096).unwrap().seg(0, 4096).unwrap();
         let new = New { mode: 0o644, flags: Flags::TMP, ..New::default() };
         let fill = async |letter: char| -> u64 {
@@ -147,25 +128,19 @@ pub fn of_small_temporary_files() {
         assert!(gone >= first);
         let again = fill('w').await;
         assert!(again * 10 > first * 9, "{again} files, {first} before");
-        let found = fs.check(View::Live, true).await.unwrap();
-        assert!(found.faults.is_empty(), "{found:?}");
+        is_sound(&fs, View::Live).await;
     });
-    s.reactor.shutdown();
 }
 
 /// A step that needs more blocks at once than the block cache has: it ends, and reports that.
 pub fn of_the_block_cache() {
     const BLOCKS: u64 = 300;
-    let world = World::new(9);
     let cache = Disk::new("cache", 1500 * 4096, 7);
     let legs = [Disk::new("leg", 15_000 * 4096, 8)];
-    let s = server(&world, "main", 1, &cache, &legs);
-    let o = s.options.clone();
-    assert!(o.memory < BLOCKS as usize * 4096);
-    run(&world, &s.reactor, async move {
-        let fs = reamed(&o).await;
-        let new = New { mode: 0o644, ..New::default() };
-        let ino = fs.run(|f| f.create(ROOT, b"big", &new)).await.unwrap();
+    life(&World::new(9), &cache, &legs, |o| async move {
+        assert!(o.memory < BLOCKS as usize * 4096);
+        let fs = new_file_system(&o).await;
+        let ino = file(&fs, "big").await;
         let seg = o.pool.get(4096).unwrap().seg(0, 4096).unwrap();
         for n in 0..BLOCKS {
             seg.with_mut(|b| b.fill(n as u8));
@@ -179,5 +154,4 @@ pub fn of_the_block_cache() {
         assert!(matches!(fault, Fault::NoSpace(why) if says(why)), "{fault}");
         assert_eq!(read(40).await.unwrap(), 40 * 4096, "what fits is read as ever");
     });
-    s.reactor.shutdown();
 }

@@ -3,13 +3,13 @@
 
 use std::rc::Rc;
 
-use fileserver::files::{FileSystem, New, ROOT, Served};
+use fileserver::files::{New, ROOT, Served};
 use fileserver::image::{self, Setup, format};
 use fileserver::volume::{self, Options, View};
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::server::{run, server};
+use super::server::{filled, life_with, mounted};
 
 const BLOCKS: usize = 40;
 /// One that was never written.
@@ -25,8 +25,7 @@ async fn is_read_at_a_time(
     let fs = open().await;
     let ino = fs.run(|f| f.create(ROOT, b"f", &New::default())).await.unwrap();
     for n in (0..BLOCKS).filter(|n| *n != HOLE) {
-        let seg = o.pool.get(wide).unwrap().seg(0, wide).unwrap();
-        seg.with_mut(|b| b.fill(n as u8 + 1));
+        let seg = filled(o, wide, n as u8 + 1);
         let at = (n * wide) as u64;
         fs.run(|f| f.write(ino, at, std::slice::from_ref(&seg), 0)).await.unwrap();
     }
@@ -52,24 +51,16 @@ async fn is_read_at_a_time(
 
 #[test]
 fn missing_blocks_of_a_read_are_requested_together() {
-    let world = World::new(14);
     let size = 1200 * format::BLOCK as u64;
     let disks = [Disk::new("cache", size, 1), Disk::new("worm", size, 2)];
-    let mut s = server(&world, "s", 1, &disks[0], &disks[1..]);
-    s.options.memory = 400 * format::BLOCK;
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move {
+    let (cache, worm) = (disks[0].clone(), disks[1].clone());
+    life_with(&World::new(14), 400 * format::BLOCK, (&disks[0], &disks[1..]), |o| async move {
         volume::ream(&o).await.unwrap();
-        let volume = async || {
-            let volume = volume::open(&o).await.unwrap();
-            FileSystem::mount(volume, 0, 0).await.unwrap().into()
-        };
-        is_read_at_a_time(&o, &disks[0], o.block as usize, volume).await;
-        disks[1].wipe();
+        let volume = async || mounted(&o).await.into();
+        is_read_at_a_time(&o, &cache, o.block as usize, volume).await;
+        worm.wipe();
         image::ream(&o, Setup::default()).await.unwrap();
         let image = async || image::open(&o, Setup::default()).await.unwrap().into();
-        is_read_at_a_time(&o, &disks[0], format::PAYLOAD, image).await;
-    })
-    .unwrap();
-    s.reactor.shutdown();
+        is_read_at_a_time(&o, &cache, format::PAYLOAD, image).await;
+    });
 }

@@ -3,32 +3,21 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use bio::Seg;
 use fileserver::files::{FileSystem, New, ROOT};
 use fileserver::volume::{self, Options, View};
 use reactor::sim::{Actor, Limits, World};
 
 use super::disk::Disk;
 use super::model;
-use super::server::{run, server};
+use super::server::{filled, is_sound, life, mounted, new_file_system, run, server};
 
 const SMALL: u64 = 2 << 20;
 const LARGE: u64 = 7 << 20;
 
-async fn open(o: &Options) -> FileSystem {
-    FileSystem::mount(volume::open(o).await.unwrap(), 0, 0).await.unwrap()
-}
-
-fn segment(o: &Options, byte: u8) -> Seg {
-    let seg = o.pool.get(16_384).unwrap().seg(0, 16_384).unwrap();
-    seg.with_mut(|b| b.fill(byte));
-    seg
-}
-
 /// Files of four blocks until no more fit, at most so many; how many there are.
 async fn fill(fs: &FileSystem, o: &Options, from: u32, most: u32) -> u32 {
     for n in from..most {
-        let seg = segment(o, n as u8);
+        let seg = filled(o, 16_384, n as u8);
         let result = fs.run(|f| {
             let new = New { mode: 0o644, ..New::default() };
             let ino = f.create(ROOT, format!("f{n}").as_bytes(), &new)?;
@@ -51,8 +40,7 @@ fn cut_after(operations: i64) -> bool {
     let s = server(&world, "main", 1, &cache, &legs);
     let o = s.options.clone();
     let (fs, full, before) = run(&world, &s.reactor, async move {
-        volume::ream(&o).await.unwrap();
-        let fs = open(&o).await;
+        let fs = new_file_system(&o).await;
         let full = fill(&fs, &o, 0, 1000).await;
         fs.sync().await.unwrap();
         assert!((50..130).contains(&full), "{full} files in 2 MiB");
@@ -76,10 +64,8 @@ fn cut_after(operations: i64) -> bool {
     let burnt = fuse.get() <= 0;
     *cache.fuse.borrow_mut() = None;
     cache.power_cut();
-    let s = server(&world, "main", 1, &cache, &legs);
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move {
-        let fs = open(&o).await;
+    life(&world, &cache, &legs, |o| async move {
+        let fs = mounted(&o).await;
         let tree = model::tree(&fs, View::Live).await.unwrap();
         assert!(before.iter().all(|(path, held)| tree.get(path) == Some(held)), "{operations}");
         fs.volume().grow().await.unwrap();
@@ -87,12 +73,11 @@ fn cut_after(operations: i64) -> bool {
         assert!(all > 3 * full, "{all} files in 7 MiB, {full} in 2");
         fs.sync().await.unwrap();
         fs.volume().close().await.unwrap();
-        let fs = open(&o).await;
+        let fs = mounted(&o).await;
         assert_eq!(model::tree(&fs, View::Live).await.unwrap().len(), all as usize);
         let found = fs.check(View::Live, true).await.unwrap();
         assert!(found.faults.is_empty() && found.leaked == 0, "{operations}: {found:?}");
     });
-    s.reactor.shutdown();
     burnt
 }
 
@@ -108,45 +93,38 @@ fn cache_device_growth_survives_a_power_cut_after_any_operation() {
 
 #[test]
 fn closed_cache_device_is_not_written() {
-    let world = World::new(4);
     let cache = Disk::new("cache", LARGE, 3);
     cache.shows.set(SMALL);
-    let s = server(&world, "main", 1, &cache, &[]);
-    let (o, reactor) = (s.options.clone(), s.reactor.clone());
-    run(&world, &s.reactor, async move {
+    let device = cache.clone();
+    life(&World::new(4), &cache, &[], |o| async move {
         volume::ream(&o).await.unwrap();
         for wait in [0, 100_000, 300_000, 1_000_000, 2_000_000] {
-            cache.shows.set(SMALL);
-            volume::ream(&o).await.unwrap();
-            let fs = open(&o).await;
+            device.shows.set(SMALL);
+            let fs = new_file_system(&o).await;
             fill(&fs, &o, 0, 10).await;
             fs.sync().await.unwrap();
-            cache.shows.set(LARGE);
+            device.shows.set(LARGE);
             let f = fs.clone();
-            reactor.spawn("grow", async move { drop(f.volume().grow().await) });
-            reactor.sleep(wait).await;
+            o.reactor.spawn("grow", async move { drop(f.volume().grow().await) });
+            o.reactor.sleep(wait).await;
             fs.volume().close().await.unwrap();
-            let wrote = cache.writes();
+            let wrote = device.writes();
             assert!(fs.volume().grow().await.is_err(), "it is closed");
             // The volume looks at its devices now and then.
-            reactor.sleep(2_000_000_000).await;
-            assert_eq!(cache.writes(), wrote, "after {wait} ns");
+            o.reactor.sleep(2_000_000_000).await;
+            assert_eq!(device.writes(), wrote, "after {wait} ns");
         }
     });
-    s.reactor.shutdown();
 }
 
 #[test]
 fn a_worm_that_grew_is_used_without_a_restart() {
-    let world = World::new(2);
     let cache = Disk::new("cache", 6 << 20, 3);
     let leg = Disk::new("leg", 12 << 20, 4);
     leg.shows.set(3 << 20);
-    let s = server(&world, "main", 1, &cache, std::slice::from_ref(&leg));
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move {
-        volume::ream(&o).await.unwrap();
-        let fs = open(&o).await;
+    let legs = [leg.clone()];
+    life(&World::new(2), &cache, &legs, |o| async move {
+        let fs = new_file_system(&o).await;
         let full = fill(&fs, &o, 0, 1000).await;
         assert!(full < 190, "{full} files");
         let d = fs.volume().dump(20_261_121).await.unwrap();
@@ -156,8 +134,6 @@ fn a_worm_that_grew_is_used_without_a_restart() {
         assert_eq!(fill(&fs, &o, full, full + 150).await, full + 150);
         let d = fs.volume().dump(20_261_121).await.unwrap();
         fs.volume().copied(&d).await.unwrap();
-        let found = fs.check(View::Dump(d.number), true).await.unwrap();
-        assert!(found.faults.is_empty(), "{found:?}");
+        is_sound(&fs, View::Dump(d.number)).await;
     });
-    s.reactor.shutdown();
 }

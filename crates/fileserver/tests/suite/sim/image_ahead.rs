@@ -6,11 +6,9 @@ use fileserver::files::{New, ROOT, Reader, Served};
 use fileserver::image::format::{BLOCK, Layout, PAYLOAD};
 use fileserver::image::{self, Setup};
 use fileserver::volume::{Options, ReadAhead, View};
-use reactor::sim::World;
 
 use super::disk::Disk;
-use super::image_repair::lend;
-use super::server::{run, server};
+use super::server::{image_disks, lend, on};
 
 const BLOCKS: u64 = 300;
 /// Blocks of the block cache.
@@ -89,7 +87,7 @@ async fn prepare(o: &Options, layout: Layout) {
     let new = New { mode: 0o644, ..New::default() };
     let ino = fs.run(|f| f.create(ROOT, b"f", &new)).await.unwrap();
     for n in 0..BLOCKS {
-        let data = lend(o, &vec![n as u8; PAYLOAD]);
+        let data = lend(&o.pool, &vec![n as u8; PAYLOAD], PAYLOAD);
         let at = n * PAYLOAD as u64;
         fs.run(|f| f.write(ino, at, &data, 0)).await.unwrap();
     }
@@ -100,13 +98,10 @@ async fn prepare(o: &Options, layout: Layout) {
 fn read_ahead_is_retried_when_its_bucket_is_not_in_memory() {
     /// Blocks of the block cache: fewer than there are of buckets, each of which has ten addresses.
     const CACHE: usize = 160;
-    let (layout, world) = (Layout::Rows, World::new(13));
-    let size = |blocks: u64| blocks * BLOCK as u64;
-    let disks = [Disk::new("cache", size(300_000), 1), Disk::new("worm", size(3000), 2)];
-    let mut s = server(&world, "s", 1, &disks[0], &disks[1..]);
-    s.options.memory = CACHE * BLOCK;
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move {
+    let layout = Layout::Rows;
+    let disks = image_disks(300_000, 3000);
+    let device = disks[0].clone();
+    on((13, CACHE), &disks, |o| async move {
         prepare(&o, layout).await;
         let ahead = ReadAhead { workers: 8, bytes: 20 * BLOCK as u64 };
         for start in [20, 45, 70] {
@@ -117,26 +112,20 @@ fn read_ahead_is_retried_when_its_bucket_is_not_in_memory() {
                 o.reactor.sleep(1_000_000_000).await;
             }
             fs.set_read_ahead(ReadAhead { workers: 0, ..ahead });
-            let before = disks[0].reads();
+            let before = device.reads();
             read(&fs, View::Live, &mut reader, start..start + 16).await;
-            assert_eq!(disks[0].reads(), before, "behind {start} something was not there");
+            assert_eq!(device.reads(), before, "behind {start} something was not there");
             fs.close().await.unwrap();
         }
-    })
-    .unwrap();
-    s.reactor.shutdown();
+    });
 }
 
 #[test]
 fn sequentially_read_blocks_are_prefetched() {
     for layout in [Layout::Rows, Layout::Columns] {
-        let world = World::new(12);
-        let size = |blocks: u64| blocks * BLOCK as u64;
-        let disks = [Disk::new("cache", size(1500), 1), Disk::new("worm", size(2000), 2)];
-        let mut s = server(&world, "s", 1, &disks[0], &disks[1..]);
-        s.options.memory = CACHE as usize * BLOCK;
-        let o = s.options.clone();
-        run(&world, &s.reactor, async move {
+        let devices = image_disks(1500, 2000);
+        let disks = devices.clone();
+        on((12, CACHE as usize), &devices, |o| async move {
             prepare(&o, layout).await;
             check_read_ahead(&o, &disks, layout, View::Live).await;
             let fs = cold(&o, layout, ReadAhead::default()).await;
@@ -147,8 +136,6 @@ fn sequentially_read_blocks_are_prefetched() {
             // From the WORM, which a new cache device knows alone.
             image::recover(&o, setup(layout)).await.unwrap();
             check_read_ahead(&o, &disks, layout, View::Dump(d.number)).await;
-        })
-        .unwrap();
-        s.reactor.shutdown();
+        });
     }
 }

@@ -1,30 +1,19 @@
 //! Reported figures of an image: the size of a dump, its place, and the highest address in use.
 
-use bio::Seg;
 use fileserver::files::{Ino, New, ROOT, Served};
-use fileserver::image::format::{BLOCK, PAYLOAD};
+use fileserver::image::format::PAYLOAD;
 use fileserver::image::{self, Setup};
 use fileserver::volume::{Options, View};
-use reactor::sim::World;
 
-use super::disk::Disk;
-use super::server::{run, server};
+use super::server::{filled, image_disks, on};
 
 /// Runs a task with an empty image on a cache device and a WORM.
 fn with<F: Future<Output = ()> + 'static>(task: impl FnOnce(Served, Options) -> F + 'static) {
-    let size = |blocks: u64| blocks * BLOCK as u64;
-    let disks = [Disk::new("cache", size(1500), 1), Disk::new("worm", size(900), 2)];
-    let world = World::new(11);
-    let mut s = server(&world, "s", 1, &disks[0], &disks[1..]);
     // Few enough that a walk waits for blocks, and its steps begin again.
-    s.options.memory = 64 * BLOCK;
-    let o = s.options.clone();
-    let task = async move {
+    on((11, 64), &image_disks(1500, 900), |o| async move {
         image::ream(&o, Setup::default()).await.unwrap();
         task(open(&o).await, o).await;
-    };
-    run(&world, &s.reactor, task).unwrap();
-    s.reactor.shutdown();
+    });
 }
 
 async fn open(o: &Options) -> Served {
@@ -41,8 +30,7 @@ async fn make(fs: &Served, o: &Options, name: &str, blocks: u64) -> Ino {
 }
 
 async fn write(fs: &Served, o: &Options, ino: Ino, n: u64) {
-    let seg: Seg = o.pool.get(PAYLOAD).unwrap().seg(0, PAYLOAD).unwrap();
-    seg.with_mut(|b| b.fill(n as u8 | 1));
+    let seg = filled(o, PAYLOAD, n as u8 | 1);
     let at = n * PAYLOAD as u64;
     fs.run(|f| f.write(ino, at, std::slice::from_ref(&seg), 0)).await.unwrap();
 }

@@ -4,7 +4,6 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use bio::Seg;
 use fileserver::files::{New, ROOT, Served};
 use fileserver::image::{self, Setup, format::BLOCK};
 use fileserver::volume::{Options, View};
@@ -12,12 +11,14 @@ use reactor::sim::{Actor, Limits, World};
 
 use super::disk::Disk;
 use super::model::{self, Tree};
-use super::server::{Server, run, server};
+use super::server::{filled, image_disks, on, run, server};
 
 const SMALL: u64 = 400;
 const LARGE: u64 = 900;
-/// A block cache that holds everything.
-const ROOMY: usize = 2 * LARGE as usize * BLOCK;
+/// Blocks of the usual block cache.
+const FEW: usize = 300;
+/// Blocks of a block cache that holds everything.
+const ROOMY: usize = 2 * LARGE as usize;
 /// Commits, and looks whether a device has grown.
 const OFTEN_NS: u64 = 300_000_000;
 /// Nothing grows by itself in such a time.
@@ -27,16 +28,9 @@ fn setup(once: bool) -> Setup {
     Setup { once, ..Setup::default() }
 }
 
-fn serve(world: &World, disks: &[Rc<Disk>; 2]) -> Server {
-    let mut s = server(world, "s", 1, &disks[0], &disks[1..]);
-    s.options.memory = 300 * BLOCK;
-    s
-}
-
 fn disks() -> [Rc<Disk>; 2] {
-    let size = |blocks: u64| blocks * BLOCK as u64;
-    let disks = [Disk::new("cache", size(1500), 1), Disk::new("worm", size(LARGE), 2)];
-    disks[1].shows.set(size(SMALL));
+    let disks = image_disks(1500, LARGE);
+    disks[1].shows.set(SMALL * BLOCK as u64);
     disks
 }
 
@@ -47,8 +41,7 @@ async fn open(o: &Options, once: bool) -> Served {
 /// Files of two blocks until no more fit, at most so many; how many there are.
 async fn fill(fs: &Served, o: &Options, from: u32, most: u32) -> u32 {
     for n in from..most {
-        let seg: Seg = o.pool.get(30_000).unwrap().seg(0, 30_000).unwrap();
-        seg.with_mut(|b| b.fill(n as u8 | 1));
+        let seg = filled(o, 30_000, n as u8 | 1);
         let result = fs.run(|f| {
             let ino = f.create(ROOT, format!("f{n}").as_bytes(), &New::default())?;
             f.write(ino, 0, std::slice::from_ref(&seg), 0)
@@ -87,7 +80,8 @@ async fn is_sound(fs: &Served) {
 fn cut_after(operations: i64, once: bool, most: u32) -> ([Rc<Disk>; 2], u32, Tree, bool) {
     let world = World::new(operations.cast_unsigned());
     let disks = disks();
-    let s = serve(&world, &disks);
+    let mut s = server(&world, "main", 1, &disks[0], &disks[1..]);
+    s.options.memory = FEW * BLOCK;
     let o = s.options.clone();
     let (fs, full, first) = run(&world, &s.reactor, async move {
         image::ream(&o, setup(once)).await.unwrap();
@@ -120,23 +114,18 @@ fn cut_after(operations: i64, once: bool, most: u32) -> ([Rc<Disk>; 2], u32, Tre
 }
 
 /// A life on the devices as they are, in which so often something is done by the clock.
-fn on<F: Future<Output = ()> + 'static>(
+fn roomy<F: Future<Output = ()> + 'static>(
     disks: &[Rc<Disk>; 2],
     commit_ns: u64,
     task: impl FnOnce(Options) -> F + 'static,
 ) {
-    let world = World::new(6);
-    let mut s = serve(&world, disks);
     // All of the files at once: they are looked through several times.
-    s.options.memory = ROOMY;
-    s.options.commit_ns = commit_ns;
-    run(&world, &s.reactor, task(s.options.clone())).unwrap();
-    s.reactor.shutdown();
+    on((6, ROOMY), disks, |o| task(Options { commit_ns, ..o }));
 }
 
 fn continues_after_power_cut(operations: i64, once: bool) -> bool {
     let (disks, full, first, burnt) = cut_after(operations, once, 1000);
-    on(&disks, OFTEN_NS, move |o| async move {
+    roomy(&disks, OFTEN_NS, move |o| async move {
         let fs = open(&o, once).await;
         is_sound(&fs).await;
         assert!(model::tree(&fs, View::Dump(1)).await.unwrap() == first, "{operations}");
@@ -158,7 +147,7 @@ fn continues_after_power_cut(operations: i64, once: bool) -> bool {
 /// The cache device is lost with the power: the contents are recovered from the WORM alone.
 fn recovers_after_a_cut(operations: i64) -> bool {
     let (disks, _, first, burnt) = cut_after(operations, true, 80);
-    on(&disks, SELDOM_NS, move |o| async move {
+    roomy(&disks, SELDOM_NS, move |o| async move {
         image::recover(&o, setup(true)).await.unwrap();
         let fs = open(&o, true).await;
         assert!(model::tree(&fs, View::Dump(1)).await.unwrap() == first, "{operations}");
@@ -170,7 +159,7 @@ fn recovers_after_a_cut(operations: i64) -> bool {
 /// It is lost later, when another dump has been copied.
 fn recovers_after_power_cut(operations: i64) -> bool {
     let (disks, _, _, burnt) = cut_after(operations, true, 80);
-    on(&disks, SELDOM_NS, move |o| async move {
+    roomy(&disks, SELDOM_NS, move |o| async move {
         let fs = open(&o, true).await;
         let last = dump(&fs).await;
         fs.close().await.unwrap();
@@ -209,10 +198,9 @@ fn fake_worm_bitmap_survives_a_power_cut_during_growth() {
 #[test]
 fn worm_that_grew_while_not_served_is_used_after_the_next_start() {
     for once in [false, true] {
-        let (world, disks) = (World::new(3), disks());
-        let s = serve(&world, &disks);
-        let (o, worm) = (s.options.clone(), disks[1].clone());
-        run(&world, &s.reactor, async move {
+        let disks = disks();
+        let worm = disks[1].clone();
+        on((3, FEW), &disks, |o| async move {
             image::ream(&o, setup(once)).await.unwrap();
             let fs = open(&o, once).await;
             fill(&fs, &o, 0, 60).await;
@@ -238,16 +226,14 @@ fn worm_that_grew_while_not_served_is_used_after_the_next_start() {
             assert!(model::tree(&fs, View::Live).await.unwrap() == second);
             is_sound(&fs).await;
         });
-        s.reactor.shutdown();
     }
 }
 
 #[test]
 fn copying_of_an_image_pauses_when_it_is_switched_off() {
-    let (world, disks) = (World::new(4), disks());
-    let s = serve(&world, &disks);
-    let (o, worm) = (s.options.clone(), disks[1].clone());
-    run(&world, &s.reactor, async move {
+    let disks = disks();
+    let worm = disks[1].clone();
+    on((4, FEW), &disks, |o| async move {
         image::ream(&o, setup(false)).await.unwrap();
         let fs = open(&o, false).await;
         fill(&fs, &o, 0, 20).await;
@@ -271,16 +257,14 @@ fn copying_of_an_image_pauses_when_it_is_switched_off() {
         is_sound(&fs).await;
         fs.close().await.unwrap();
     });
-    s.reactor.shutdown();
 }
 
 #[test]
 fn grown_cache_device_reports_its_fixed_size_and_remains_usable() {
-    let (world, disks) = (World::new(5), disks());
+    let disks = disks();
     disks[0].shows.set(1100 * BLOCK as u64);
-    let s = serve(&world, &disks);
-    let (o, cache, worm) = (s.options.clone(), disks[0].clone(), disks[1].clone());
-    run(&world, &s.reactor, async move {
+    let (cache, worm) = (disks[0].clone(), disks[1].clone());
+    on((5, FEW), &disks, |o| async move {
         image::ream(&o, setup(false)).await.unwrap();
         let fs = open(&o, false).await;
         fill(&fs, &o, 0, 20).await;
@@ -306,7 +290,5 @@ fn grown_cache_device_reports_its_fixed_size_and_remains_usable() {
         assert!(fs.cache_keeps_its_size().is_none() && fs.facts().slots > slots + 300);
         assert!(model::tree(&fs, View::Live).await.unwrap() == last);
         fs.close().await.unwrap();
-    })
-    .unwrap();
-    s.reactor.shutdown();
+    });
 }

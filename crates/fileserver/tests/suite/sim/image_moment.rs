@@ -9,27 +9,14 @@ use fileserver::files::{Ino, New, ROOT, Served};
 use fileserver::image::format::{self, BLOCK, Layout, PAYLOAD};
 use fileserver::image::{self, Setup};
 use fileserver::volume::{Options, View};
-use reactor::sim::World;
 
 use super::disk::Disk;
 use super::image::watch;
-use super::image_repair::{Cache, lend};
+use super::image_repair::Cache;
 use super::model::walk;
-use super::server::{run, server};
+use super::server::{image_disks, is_sound, lend, on};
 
 const SETUP: Setup = Setup { once: false, layout: Some(Layout::Rows), read_only: false };
-
-/// Runs a task on the devices as they are.
-fn on<F: Future<Output = ()> + 'static>(
-    disks: &[Rc<Disk>; 2],
-    task: impl FnOnce(Options) -> F + 'static,
-) {
-    let world = World::new(8);
-    let mut s = server(&world, "s", 1, &disks[0], &disks[1..]);
-    s.options.memory = 400 * BLOCK;
-    run(&world, &s.reactor, task(s.options.clone())).unwrap();
-    s.reactor.shutdown();
-}
 
 async fn open(o: &Options) -> Served {
     Served::from(image::open(o, SETUP).await.unwrap())
@@ -37,9 +24,8 @@ async fn open(o: &Options) -> Served {
 
 /// A new image on devices of so many blocks.
 fn new_disks(cache: u64, worm: u64) -> [Rc<Disk>; 2] {
-    let size = |blocks: u64| blocks * BLOCK as u64;
-    let disks = [Disk::new("cache", size(cache), 1), Disk::new("worm", size(worm), 2)];
-    on(&disks, |o| async move { image::ream(&o, SETUP).await.unwrap() });
+    let disks = image_disks(cache, worm);
+    on((8, 400), &disks, |o| async move { image::ream(&o, SETUP).await.unwrap() });
     disks
 }
 
@@ -52,7 +38,7 @@ async fn create(fs: &Served, name: &str) -> Ino {
 async fn write(fs: &Served, o: &Options, ino: Ino, from: u64, many: u64) {
     for n in (from..from + many).step_by(50) {
         let some = 50.min(from + many - n) as usize;
-        let data = lend(o, &vec![7; some * PAYLOAD]);
+        let data = lend(&o.pool, &vec![7; some * PAYLOAD], 30_000);
         fs.run(|f| f.write(ino, n * PAYLOAD as u64, &data, 0)).await.unwrap();
     }
 }
@@ -67,7 +53,7 @@ async fn remove(fs: &Served, o: &Options, name: &str) {
 
 #[test]
 fn removed_file_that_is_still_open_is_an_orphan_for_check() {
-    on(&new_disks(1100, 2000), |o| async move {
+    on((8, 400), &new_disks(1100, 2000), |o| async move {
         let fs = open(&o).await;
         let ino = create(&fs, "held").await;
         write(&fs, &o, ino, 0, 20).await;
@@ -85,7 +71,7 @@ fn removed_file_that_is_still_open_is_an_orphan_for_check() {
 fn operation_without_room_in_the_log_does_not_wait_for_a_whole_commit() {
     let disks = new_disks(4000, 8000);
     let cache = disks[0].clone();
-    on(&disks, move |o| async move {
+    on((8, 400), &disks, move |o| async move {
         // The log is full before the block cache.
         let fs = open(&Options { memory: 4000 * BLOCK, ..o.clone() }).await;
         let ino = create(&fs, "f").await;
@@ -119,7 +105,7 @@ fn incomplete_commit_is_ignored_at_the_next_start() {
         bytes
     };
     let cache = disks[0].clone();
-    on(&disks, move |o| async move {
+    on((8, 400), &disks, move |o| async move {
         let fs = open(&o).await;
         // The superblock waits: what becomes free is noted.
         worm.failing.set(1000);
@@ -140,11 +126,10 @@ fn incomplete_commit_is_ignored_at_the_next_start() {
         cache.with(|m| m.write(0, &before, true)).unwrap();
         cache.with(|m| m.write(head as u64, &now[head..head + BLOCK], true)).unwrap();
     });
-    on(&disks, |o| async move {
+    on((8, 400), &disks, |o| async move {
         let fs = open(&o).await;
         assert!(fs.run(|f| f.lookup(View::Live, ROOT, b"f")).await.unwrap().is_some());
-        let found = fs.check(View::Live, true).await.unwrap();
-        assert_eq!(found.faults, Vec::<String>::new());
+        is_sound(&fs, View::Live).await;
         fs.close().await.unwrap();
     });
 }
@@ -158,11 +143,10 @@ fn listed(disks: &[Rc<Disk>; 2]) -> (u64, u64) {
 
 #[test]
 fn blocks_allocated_during_a_check_are_no_fault() {
-    let size = |blocks: u64| blocks * BLOCK as u64;
-    let disks = [Disk::new("cache", size(3000), 1), Disk::new("worm", size(5000), 2)];
-    disks[1].shows.set(size(4900));
-    on(&disks, |o| async move { image::ream(&o, SETUP).await.unwrap() });
-    on(&disks, |o| async move {
+    let disks = image_disks(3000, 5000);
+    disks[1].shows.set(4900 * BLOCK as u64);
+    on((8, 400), &disks, |o| async move { image::ream(&o, SETUP).await.unwrap() });
+    on((8, 400), &disks, |o| async move {
         let fs = open(&o).await;
         let ino = create(&fs, "large").await;
         write(&fs, &o, ino, 0, format::FREES as u64 + 200).await;
@@ -180,7 +164,7 @@ fn blocks_allocated_during_a_check_are_no_fault() {
             break;
         }
         let more = seen - 1;
-        on(&disks, move |o| async move {
+        on((8, 400), &disks, move |o| async move {
             let fs = open(&o).await;
             let other = fs.run(|f| walk(f, View::Live, "/other")).await.unwrap();
             write(&fs, &o, other, n, more).await;
@@ -190,7 +174,7 @@ fn blocks_allocated_during_a_check_are_no_fault() {
     }
     // The header is changed by a growth, and in memory then.
     disks[1].shows.set(0);
-    on(&disks, move |o| async move {
+    on((8, 400), &disks, move |o| async move {
         let fs = open(&o).await;
         // What leads to the file's end is in memory, and nothing of the list.
         let other = fs.run(|f| walk(f, View::Live, "/other")).await.unwrap();
@@ -214,7 +198,7 @@ fn blocks_allocated_during_a_check_are_no_fault() {
 fn blocks_of_a_dump_without_space_reach_the_worm_unchanged() {
     let disks = new_disks(2500, 775);
     let (cache, worm) = (disks[0].clone(), disks[1].clone());
-    on(&disks, move |o| async move {
+    on((8, 400), &disks, move |o| async move {
         let fs = open(&o).await;
         let ino = create(&fs, "f").await;
         write(&fs, &o, ino, 0, 20).await;
@@ -237,7 +221,7 @@ fn blocks_of_a_dump_without_space_reach_the_worm_unchanged() {
         let (full, client, task) = (Rc::new(Cell::new(false)), fs.clone(), o.clone());
         let is_full = full.clone();
         o.reactor.spawn("client", async move {
-            let data = lend(&task, &vec![8; PAYLOAD]);
+            let data = lend(&task.pool, &vec![8; PAYLOAD], 30_000);
             while client.run(|f| f.write(big, n * PAYLOAD as u64, &data, 0)).await.is_ok() {
                 n += 1;
             }
@@ -251,8 +235,7 @@ fn blocks_of_a_dump_without_space_reach_the_worm_unchanged() {
         // The block is changed in place, once the WORM has its former contents.
         write(&fs, &o, ino, 0, 1).await;
         assert!(seen.get() > 0);
-        let found = fs.check(View::Live, true).await.unwrap();
-        assert!(found.faults.is_empty(), "{found:?}");
+        is_sound(&fs, View::Live).await;
         fs.close().await.unwrap();
     });
 }

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use bio::Seg;
 use fileserver::Fault;
 use fileserver::files::{Change, Ino, Kind, New, ROOT, Served};
 use fileserver::image::format::{
@@ -13,11 +12,10 @@ use fileserver::image::format::{
 };
 use fileserver::image::{self, Setup};
 use fileserver::volume::{Options, View};
-use reactor::sim::World;
 
 use super::disk::Disk;
 use super::model::{Tree, tree, walk};
-use super::server::{run, server};
+use super::server::{image_disks, lend, on};
 
 const SETUP: Setup = Setup { once: true, layout: Some(Layout::Rows), read_only: false };
 
@@ -87,18 +85,9 @@ impl Cache {
     }
 }
 
-pub fn lend(o: &Options, bytes: &[u8]) -> Vec<Seg> {
-    let one = |some: &[u8]| {
-        let seg = o.pool.get(some.len()).unwrap().seg(0, some.len()).unwrap();
-        seg.copy_from(0, some);
-        seg
-    };
-    bytes.chunks(30_000).map(one).collect()
-}
-
 async fn file(fs: &Served, o: &Options, dir: Ino, name: &str, len: usize) -> Ino {
     let bytes: Vec<u8> = (0..len).map(|i| (i / 7) as u8 ^ name.as_bytes()[0]).collect();
-    let data = lend(o, &bytes);
+    let data = lend(&o.pool, &bytes, 30_000);
     fs.run(|f| {
         let ino = f.create(dir, name.as_bytes(), &New { mode: 0o644, ..New::default() })?;
         f.write(ino, 0, &data, 0)?;
@@ -112,25 +101,11 @@ async fn open(o: &Options) -> Served {
     Served::from(image::open(o, SETUP).await.unwrap())
 }
 
-/// Runs a task on the devices as they are.
-fn on<T: 'static, F: Future<Output = T> + 'static>(
-    disks: &[Rc<Disk>; 2],
-    task: impl FnOnce(Options) -> F,
-) -> T {
-    let world = World::new(5);
-    let mut s = server(&world, "s", 1, &disks[0], &disks[1..]);
-    s.options.memory = 400 * BLOCK;
-    let done = run(&world, &s.reactor, task(s.options.clone())).unwrap();
-    s.reactor.shutdown();
-    done
-}
-
 /// Makes an image with a dump, and files that are newer than it; returns the devices and the
 /// contents.
 fn new_disks() -> ([Rc<Disk>; 2], Tree) {
-    let size = |blocks: u64| blocks * BLOCK as u64;
-    let disks = [Disk::new("cache", size(1500), 1), Disk::new("worm", size(4000), 2)];
-    let live = on(&disks, |o| async move {
+    let disks = image_disks(1500, 4000);
+    let live = on((5, 400), &disks, |o| async move {
         image::ream(&o, SETUP).await.unwrap();
         let fs = open(&o).await;
         file(&fs, &o, ROOT, "old", 200_000).await;
@@ -163,7 +138,7 @@ fn new_disks() -> ([Rc<Disk>; 2], Tree) {
 fn repairs(damage: impl FnOnce(&Cache), differs: &[&str]) -> Tree {
     let (disks, live) = new_disks();
     damage(&Cache(disks[0].clone()));
-    let after = on(&disks, |o| async move {
+    let after = on((5, 400), &disks, |o| async move {
         let fs = open(&o).await;
         let found = fs.check(View::Live, true).await.unwrap();
         assert!(!found.faults.is_empty(), "nothing is found");
@@ -310,7 +285,7 @@ fn circle(c: &Cache) {
 fn dump_of_a_cyclic_tree_fails_with_an_error() {
     let (disks, live) = new_disks();
     circle(&Cache(disks[0].clone()));
-    on(&disks, |o| async move {
+    on((5, 400), &disks, |o| async move {
         let fs = open(&o).await;
         match fs.dump(20_261_122).await {
             Err(Fault::Corrupt(why)) => assert!(why.contains("too deep"), "{why}"),
@@ -331,7 +306,7 @@ fn blocks_below_an_unreadable_directory_are_not_freed() {
     let (d, at, _) = cache.entry("a");
     let dir = cache.entry("d").0;
     cache.change(at, |b| format::set_tag(b, Tag::Dir, 4711));
-    on(&disks, |o| async move {
+    on((5, 400), &disks, |o| async move {
         let fs = open(&o).await;
         let found = fs.check(View::Live, true).await.unwrap();
         assert_eq!((found.faults.len(), found.leaked), (1, 0), "{found:?}");
@@ -342,7 +317,7 @@ fn blocks_below_an_unreadable_directory_are_not_freed() {
     });
     cache.change(at, |b| format::set_tag(b, Tag::Dir, dir.path));
     assert!(d.direct[0] != 0);
-    on(&disks, |o| async move {
+    on((5, 400), &disks, |o| async move {
         let fs = open(&o).await;
         let found = fs.check(View::Live, true).await.unwrap();
         assert!(found.faults.is_empty() && found.leaked == 0, "{found:?}");
@@ -355,7 +330,7 @@ fn blocks_below_an_unreadable_directory_are_not_freed() {
 #[test]
 fn forgotten_blocks_are_freed_by_repair_and_a_block_can_become_a_hole() {
     let (disks, _) = new_disks();
-    on(&disks, |o| async move {
+    on((5, 400), &disks, |o| async move {
         let fs = open(&o).await;
         assert!(!fs.forget(ROOT, b"nothing").await.unwrap());
         let d = fs.run(|f| walk(f, View::Live, "/d")).await.unwrap();
@@ -384,7 +359,7 @@ fn forgotten_blocks_are_freed_by_repair_and_a_block_can_become_a_hole() {
 #[test]
 fn check_during_writes_reports_one_consistent_state() {
     let (disks, _) = new_disks();
-    on(&disks.clone(), |o| async move {
+    on((5, 400), &disks.clone(), |o| async move {
         // So that it takes long, and waits at every block.
         let o = Options { memory: 100 * BLOCK, ..o };
         let fs = open(&o).await;

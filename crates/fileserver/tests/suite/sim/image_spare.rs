@@ -10,8 +10,8 @@ use fileserver::volume::{Options, View};
 use reactor::sim::{Actor, Limits, World};
 
 use super::disk::Disk;
-use super::image_repair::{Cache, lend};
-use super::server::{run, server};
+use super::image_repair::Cache;
+use super::server::{image_disks, lend, on, run, server};
 
 /// Blocks of the file that is removed: two nodes of spare addresses.
 const MANY: u64 = 2400;
@@ -43,7 +43,7 @@ fn life<F: Future<Output = ()> + 'static>(
 
 async fn write(fs: &Served, o: &Options) {
     let some = 50;
-    let data = lend(o, &vec![7; some * PAYLOAD]);
+    let data = lend(&o.pool, &vec![7; some * PAYLOAD], 30_000);
     let new = New { mode: 0o644, ..New::default() };
     let ino = fs.run(|f| f.create(ROOT, b"large", &new)).await.unwrap();
     for n in 0..MANY / some as u64 {
@@ -67,14 +67,8 @@ async fn is_whole(fs: &Served) {
 
 /// An image whose superblock waits, and from which so much has been removed.
 fn new_disks(cut: bool) -> [Rc<Disk>; 2] {
-    let size = |blocks: u64| blocks * BLOCK as u64;
-    let disks = [Disk::new("cache", size(4200), 1), Disk::new("worm", size(6000), 2)];
-    let world = World::new(6);
-    let mut s = server(&world, "s", 1, &disks[0], &disks[1..]);
-    s.options.memory = 400 * BLOCK;
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move { image::ream(&o, SETUP).await.unwrap() }).unwrap();
-    s.reactor.shutdown();
+    let disks = image_disks(4200, 6000);
+    on((6, 400), &disks, |o| async move { image::ream(&o, SETUP).await.unwrap() });
     let worm = disks[1].clone();
     life(&disks, cut, |o, fs| async move {
         worm.failing.set(1000);

@@ -1,47 +1,25 @@
 //! Temporary files of an image: no dump shows them, and after a recovery from the WORM their names
 //! are there and nothing else.
 
-use std::rc::Rc;
-
 use fileserver::Fault;
 use fileserver::files::{Change, Flags, Ino, Inode, Kind, New, ROOT, Served};
-use fileserver::image::format::{BLOCK, Layout, PAYLOAD};
+use fileserver::image::format::{Layout, PAYLOAD};
 use fileserver::image::{self, Setup};
 use fileserver::volume::{Options, View};
-use reactor::sim::World;
 
-use super::disk::Disk;
-use super::image_repair::lend;
 use super::model::walk;
-use super::server::{run, server};
+use super::server::{image_disks, lend, on};
 
 const SETUP: Setup = Setup { once: true, layout: Some(Layout::Rows), read_only: false };
 /// So many blocks that some are behind indirect ones.
 const MANY: usize = 20;
-
-/// Runs a task on the devices as they are.
-fn on<F: Future<Output = ()> + 'static>(
-    disks: &[Rc<Disk>; 2],
-    task: impl FnOnce(Options) -> F + 'static,
-) {
-    let world = World::new(9);
-    let mut s = server(&world, "s", 1, &disks[0], &disks[1..]);
-    s.options.memory = 400 * BLOCK;
-    run(&world, &s.reactor, task(s.options.clone())).unwrap();
-    s.reactor.shutdown();
-}
-
-fn disks() -> [Rc<Disk>; 2] {
-    let size = |blocks: u64| blocks * BLOCK as u64;
-    [Disk::new("cache", size(1100), 1), Disk::new("worm", size(2000), 2)]
-}
 
 async fn open(o: &Options) -> Served {
     Served::from(image::open(o, SETUP).await.unwrap())
 }
 
 async fn put(fs: &Served, o: &Options, dir: Ino, name: &str, flags: Flags, blocks: usize) -> Ino {
-    let data = lend(o, &vec![7; blocks * PAYLOAD]);
+    let data = lend(&o.pool, &vec![7; blocks * PAYLOAD], 30_000);
     let new = New { mode: 0o644, flags, ..New::default() };
     fs.run(|f| {
         let ino = f.create(dir, name.as_bytes(), &new)?;
@@ -95,7 +73,7 @@ async fn dump(fs: &Served, date: u32) {
 
 #[test]
 fn temporary_files_are_listed_and_removed_on_request() {
-    on(&disks(), |o| async move {
+    on((9, 400), &image_disks(1100, 2000), |o| async move {
         let fs = new_file_system(&o).await;
         let files = ["/d/gone", "/d/kept", "/small", "/tmp/a", "/tmp/deep/b"];
         assert_eq!(names(&fs, View::Live, Kind::File).await, files);
@@ -119,15 +97,15 @@ fn temporary_files_are_listed_and_removed_on_request() {
 
 #[test]
 fn recovered_temporary_files_block_no_dump_and_are_removable() {
-    let worm = disks();
-    on(&worm, |o| async move {
+    let worm = image_disks(1100, 2000);
+    on((9, 400), &worm, |o| async move {
         let fs = new_file_system(&o).await;
         dump(&fs, 20_261_121).await;
         fs.close().await.unwrap();
     });
     // The cache device is lost.
-    let disks = [disks()[0].clone(), worm[1].clone()];
-    on(&disks, |o| async move {
+    let disks = [image_disks(1100, 2000)[0].clone(), worm[1].clone()];
+    on((9, 400), &disks, |o| async move {
         image::recover(&o, SETUP).await.unwrap();
         let fs = open(&o).await;
         let read = async |path: &str| {

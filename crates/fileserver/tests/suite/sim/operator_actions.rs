@@ -1,23 +1,21 @@
 //! Occasional operator actions: pausing the copier, and removing files that dumps do not show.
 
-use fileserver::files::{FileSystem, Flags, Inode, Kind, New, ROOT, Served};
+use fileserver::files::{Flags, Inode, Kind, New, ROOT, Served};
 use fileserver::volume::{self, View};
 use reactor::sim::World;
 use testkit::clock::S;
 
 use super::disk::Disk;
-use super::exposing::{all_have, block, file, new_file_system, roomy};
+use super::exposing::{all_have, block, file, roomy};
 use super::model;
-use super::server::run;
+use super::server::{is_sound, mounted, new_file_system};
 
 #[test]
 fn copier_pauses_on_request_and_missing_blocks_are_reported() {
-    let world = World::new(70);
     let cache = Disk::new("cache", 40 << 20, 70);
     let legs = [Disk::new("near", 60 << 20, 71), Disk::new("far", 60 << 20, 72)];
-    let s = roomy(&world, "main", &cache, &legs);
-    let (o, reactor, near) = (s.options.clone(), s.reactor.clone(), legs[0].clone());
-    run(&world, &s.reactor, async move {
+    let near = legs[0].clone();
+    roomy(&World::new(70), &cache, &legs, |o| async move {
         let fs = new_file_system(&o).await;
         let ino = file(&fs, "f").await;
         let fill = async |byte: u8| {
@@ -29,48 +27,43 @@ fn copier_pauses_on_request_and_missing_blocks_are_reported() {
         };
         fill(1).await;
         fs.volume().dump(20_261_121).await.unwrap();
-        all_have(&fs, &reactor).await;
+        all_have(&fs, &o.reactor).await;
         assert!(fs.volume().members().iter().all(|l| l.lag_ns == 0));
         fs.volume().set_copying(false);
         fill(2).await;
         let writes = near.writes();
         fs.volume().dump(20_261_121).await.unwrap();
-        reactor.sleep(100 * S).await;
+        o.reactor.sleep(100 * S).await;
         for leg in fs.volume().members() {
             assert!(leg.behind > 500 && (100 * S..110 * S).contains(&leg.lag_ns), "{leg:?}");
         }
         // Seats of the fence are written still.
         assert!(near.writes() - writes < 8, "{}", near.writes() - writes);
         fs.volume().set_copying(true);
-        all_have(&fs, &reactor).await;
+        all_have(&fs, &o.reactor).await;
         assert!(fs.volume().members().iter().all(|l| l.lag_ns == 0));
         // In the middle of a dump too, and closing waits for nothing.
         fill(3).await;
         slow_worm_device(&near);
         fs.volume().dump(20_261_121).await.unwrap();
-        reactor.sleep(S / 20).await;
+        o.reactor.sleep(S / 20).await;
         fs.volume().set_copying(false);
-        reactor.sleep(10 * S).await;
+        o.reactor.sleep(10 * S).await;
         assert!(fs.volume().members()[0].behind > 0);
         fs.volume().close().await.unwrap();
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
-        all_have(&fs, &reactor).await;
-        let found = fs.check(View::Dump(3), true).await.unwrap();
-        assert!(found.faults.is_empty(), "{found:?}");
+        let fs = mounted(&o).await;
+        all_have(&fs, &o.reactor).await;
+        is_sound(&fs, View::Dump(3)).await;
     });
-    s.reactor.shutdown();
 }
 
 #[test]
 fn dumps_taken_while_others_are_copied_hold_the_tree_of_their_time() {
-    let world = World::new(73);
     let cache = Disk::new("cache", 40 << 20, 70);
     let legs = [Disk::new("near", 60 << 20, 71), Disk::new("far", 60 << 20, 72)];
-    let s = roomy(&world, "main", &cache, &legs);
-    let o = s.options.clone();
     legs.iter().zip([20, 90]).for_each(|(leg, ms)| leg.slow_ns.set(ms * 1_000_000));
-    let (cache, legs) = (cache.clone(), legs.clone());
-    run(&world, &s.reactor, async move {
+    let lost = [cache.clone(), legs[0].clone()];
+    roomy(&World::new(73), &cache, &legs, |o| async move {
         let fs = new_file_system(&o).await;
         let ino = file(&fs, "f").await;
         let mut trees = Vec::new();
@@ -87,25 +80,21 @@ fn dumps_taken_while_others_are_copied_hold_the_tree_of_their_time() {
         all_have(&fs, &o.reactor).await;
         fs.volume().close().await.unwrap();
         // From the last leg alone.
-        cache.wipe();
-        legs[0].wipe();
+        lost.iter().for_each(|disk| disk.wipe());
         assert_eq!(volume::recover(&o, None).await.unwrap().number, 6);
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let fs = mounted(&o).await;
         for (number, tree) in (1..).zip(&trees) {
             assert!(model::tree(&fs, View::Dump(number)).await.unwrap() == *tree, "{number}");
         }
     });
-    s.reactor.shutdown();
 }
 
 #[test]
 fn server_recovers_an_older_dump_and_keeps_the_later_ones() {
-    let world = World::new(74);
     let cache = Disk::new("cache", 40 << 20, 70);
     let legs = [Disk::new("near", 60 << 20, 71)];
-    let s = roomy(&world, "main", &cache, &legs);
-    let (o, cache) = (s.options.clone(), cache.clone());
-    run(&world, &s.reactor, async move {
+    let device = cache.clone();
+    roomy(&World::new(74), &cache, &legs, |o| async move {
         let fs = new_file_system(&o).await;
         let ino = file(&fs, "f").await;
         let (mut trees, mut newest) = (Vec::new(), ino);
@@ -118,14 +107,14 @@ fn server_recovers_an_older_dump_and_keeps_the_later_ones() {
         }
         all_have(&fs, &o.reactor).await;
         fs.volume().close().await.unwrap();
-        cache.wipe();
+        device.wipe();
         let all = volume::dumps_on_worm(&o).await.unwrap();
         assert_eq!(
             all.iter().map(|d| d.date).collect::<Vec<_>>(),
             [20_261_121, 20_261_122, 20_261_123]
         );
         volume::recover(&o, Some(&all[0])).await.unwrap();
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let fs = mounted(&o).await;
         assert!(model::tree(&fs, View::Live).await.unwrap() == trees[0]);
         // A new file has a number that no file of a later dump has.
         let new = file(&fs, "g").await;
@@ -134,16 +123,14 @@ fn server_recovers_an_older_dump_and_keeps_the_later_ones() {
         fs.volume().dump(20_261_124).await.unwrap();
         all_have(&fs, &o.reactor).await;
         fs.volume().close().await.unwrap();
-        cache.wipe();
+        device.wipe();
         assert_eq!(volume::recover(&o, None).await.unwrap().number, 4);
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let fs = mounted(&o).await;
         for (number, tree) in (1..).zip(&trees) {
             assert!(model::tree(&fs, View::Dump(number)).await.unwrap() == *tree, "{number}");
-            let found = fs.check(View::Dump(number), true).await.unwrap();
-            assert!(found.faults.is_empty(), "{found:?}");
+            is_sound(&fs, View::Dump(number)).await;
         }
     });
-    s.reactor.shutdown();
 }
 
 fn slow_worm_device(near: &Disk) {
@@ -152,12 +139,9 @@ fn slow_worm_device(near: &Disk) {
 
 #[test]
 fn temporary_files_are_listed_and_removed_on_request() {
-    let world = World::new(71);
     let cache = Disk::new("cache", 40 << 20, 70);
     let legs = [Disk::new("leg", 60 << 20, 71)];
-    let s = roomy(&world, "main", &cache, &legs);
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move {
+    roomy(&World::new(71), &cache, &legs, |o| async move {
         let fs = new_file_system(&o).await;
         let new = |kind, flags| New { kind, flags, mode: 0o644, ..New::default() };
         fs.run(|f| {
@@ -190,5 +174,4 @@ fn temporary_files_are_listed_and_removed_on_request() {
         let found = fs.check(View::Live, true).await.unwrap();
         assert!(found.faults.is_empty() && found.highest > 0, "{found:?}");
     });
-    s.reactor.shutdown();
 }

@@ -13,7 +13,7 @@ use reactor::{Reactor, SeededRandom};
 use super::client::{Beside, Habits};
 use super::disk::Disk;
 use super::model::{self, Tree};
-use super::server::{run, server};
+use super::server::{life, mounted, run, server};
 
 /// What happened, so that a run in which nothing did is noticed.
 #[derive(Debug, Default)]
@@ -202,10 +202,7 @@ pub fn play(seed: u64) -> Totals {
         dump_from: Cell::new(None),
         totals: RefCell::default(),
     });
-    let first = server(&world, "main", 1, &cache, &legs);
-    let o = first.options.clone();
-    run(&world, &first.reactor, async move { volume::ream(&o).await }).unwrap().expect("reams");
-    first.reactor.shutdown();
+    life(&world, &cache, &legs, |o| async move { volume::ream(&o).await.expect("reams") });
     for life in 0..1 + shared.beside.below(4) {
         live(&world, &shared, &cache, &legs, life);
     }
@@ -214,9 +211,8 @@ pub fn play(seed: u64) -> Totals {
     if let Some(least) = copied {
         legs.iter().for_each(|leg| leg.failing.set(0));
         cache.wipe();
-        let s = server(&world, "main", 1, &cache, &legs);
-        let (o, sh) = (s.options.clone(), shared.clone());
-        run(&world, &s.reactor, async move {
+        let sh = shared.clone();
+        life(&world, &cache, &legs, |o| async move {
             let all = volume::dumps_on_worm(&o).await.expect("its dumps are listed");
             let last = all.last().expect("at least one").number;
             assert!(last >= least, "dump {least} was copied, {last} is found");
@@ -228,8 +224,7 @@ pub fn play(seed: u64) -> Totals {
             let wanted = from.map_or(last, |d| d.number);
             let found = volume::recover(&o, from.as_ref()).await.expect("recovers");
             assert_eq!(found.number, wanted);
-            let v = volume::open(&o).await.expect("opens");
-            let fs = FileSystem::mount(v, 0, 0).await.expect("mounts");
+            let fs = mounted(&o).await;
             verify_dumps(sh.clone(), fs.clone(), least).await;
             let live = model::tree(&fs, View::Live).await.unwrap();
             let dump = model::tree(&fs, View::Dump(wanted)).await.unwrap();
@@ -242,7 +237,6 @@ pub fn play(seed: u64) -> Totals {
                 assert!(live == dump, "the next dump is behind the newest");
             }
         });
-        s.reactor.shutdown();
         shared.totals.borrow_mut().recovered += 1;
     }
     let synced = shared.beside.syncs.get();

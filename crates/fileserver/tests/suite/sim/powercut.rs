@@ -4,24 +4,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use bio::Seg;
-use fileserver::files::{FileSystem, New, ROOT};
 use fileserver::volume::{self, View};
 use reactor::sim::{Actor, Limits, World};
 
 use super::disk::Disk;
 use super::model;
-use super::server::{run, server};
-
-async fn put(fs: &FileSystem, name: &str, seg: &Seg) {
-    let new = New { mode: 0o644, ..New::default() };
-    fs.run(|f| {
-        let ino = f.create(ROOT, name.as_bytes(), &new)?;
-        f.write(ino, 0, std::slice::from_ref(seg), 0)
-    })
-    .await
-    .unwrap();
-}
+use super::server::{filled, life, mounted, new_file_system, run, server};
+use super::takeover::put;
 
 /// False: all was done before the power failed.
 fn cut_after(operations: i64, seed: u64) -> bool {
@@ -31,16 +20,14 @@ fn cut_after(operations: i64, seed: u64) -> bool {
     let s = server(&world, "main", 1, &cache, &legs);
     let o = s.options.clone();
     let (fs, first) = run(&world, &s.reactor, async move {
-        volume::ream(&o).await.unwrap();
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
-        let seg = o.pool.get(20_000).unwrap().seg(0, 20_000).unwrap();
-        seg.with_mut(|b| b.fill(5));
-        put(&fs, "first", &seg).await;
+        let fs = new_file_system(&o).await;
+        let seg = filled(&o, 20_000, 5);
+        put(&fs, "first", &seg).await.unwrap();
         let d = fs.volume().dump(20_261_120).await.unwrap();
         fs.volume().copied(&d).await.unwrap();
         let tree = model::tree(&fs, View::Live).await.unwrap();
         seg.with_mut(|b| b.fill(6));
-        put(&fs, "second", &seg).await;
+        put(&fs, "second", &seg).await.unwrap();
         (fs, tree)
     })
     .unwrap();
@@ -58,12 +45,10 @@ fn cut_after(operations: i64, seed: u64) -> bool {
     *legs[0].fuse.borrow_mut() = None;
     legs[0].power_cut();
     cache.wipe();
-    let s = server(&world, "main", 1, &cache, &legs);
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move {
+    life(&world, &cache, &legs, |o| async move {
         let last = volume::recover(&o, None).await.unwrap().number;
         assert!(last == 2 || (last == 1 && burnt), "dump {last} after {operations} operations");
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let fs = mounted(&o).await;
         for number in 1..=last {
             let found = fs.check(View::Dump(number), true).await.unwrap();
             assert!(found.faults.is_empty(), "after {operations} operations: {found:?}");
@@ -72,7 +57,6 @@ fn cut_after(operations: i64, seed: u64) -> bool {
         assert_eq!(tree.len(), last as usize);
         assert!(tree.get("/first") == first.get("/first"));
     });
-    s.reactor.shutdown();
     burnt
 }
 

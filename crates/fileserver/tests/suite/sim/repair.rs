@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fileserver::files::{FileSystem, Ino, Kind, New, ROOT};
 use fileserver::tree::{Key, Kind as Item};
-use fileserver::volume::{self, View};
+use fileserver::volume::View;
 use reactor::SeededRandom;
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::server::{run, server};
+use super::server::{life, mounted, new_file_system};
 
 const BLOCK: u64 = 4096;
 
@@ -244,15 +244,11 @@ impl Spoiler {
 }
 
 pub fn play(seed: u64, done: &Cell<usize>) {
-    let world = World::new(seed);
     let mut random = SeededRandom::new(seed ^ 0x6d65_6e64);
     let cache = Disk::new("cache", 12 << 20, random.next_u64());
     let legs = [Disk::new("leg", 60 << 20, random.next_u64())];
-    let s = server(&world, "main", 1, &cache, &legs);
-    let o = s.options.clone();
-    let did = run(&world, &s.reactor, async move {
-        volume::ream(&o).await.unwrap();
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+    let did = life(&World::new(seed), &cache, &legs, |o| async move {
+        let fs = new_file_system(&o).await;
         let (dirs, files, holed) = (vec![ROOT], BTreeMap::new(), BTreeSet::new());
         let mut s = Spoiler { fs, random, dirs, files, holed, plants: 0 };
         s.plant(&o.pool).await;
@@ -289,14 +285,12 @@ pub fn play(seed: u64, done: &Cell<usize>) {
         assert_eq!(before, after, "seed {seed}: the dump");
         // It is durable, and can be written on.
         s.fs.volume().close().await.unwrap();
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
-        s.fs = fs;
+        s.fs = mounted(&o).await;
         s.compare(seed).await;
         s.plant(&o.pool).await;
         let found = s.fs.check(View::Live, true).await.unwrap();
         assert!(found.faults.is_empty() && found.leaked == 0, "seed {seed}: {found:?}");
         did.len() + more.len()
     });
-    done.set(done.get() + did.unwrap_or(0));
-    s.reactor.shutdown();
+    done.set(done.get() + did);
 }

@@ -10,8 +10,8 @@ use reactor::sim::World;
 use testkit::clock::S;
 
 use super::disk::Disk;
-use super::exposing::{BLOCK, BLOCKS, all_have, block, file, new_file_system, roomy};
-use super::server::run;
+use super::exposing::{BLOCK, BLOCKS, all_have, block, file, roomy};
+use super::server::{mounted, new_file_system};
 
 async fn fill(o: &Options) {
     let fs = new_file_system(o).await;
@@ -25,22 +25,23 @@ async fn fill(o: &Options) {
     fs.volume().close().await.unwrap();
 }
 
-async fn mounted(o: &Options) -> FileSystem {
-    FileSystem::mount(volume::open(o).await.unwrap(), 0, 0).await.unwrap()
+/// Reads a block of the file, and checks its contents.
+pub async fn read_block(fs: &FileSystem, ino: u64, i: u64) {
+    let mut segs = Vec::new();
+    fs.run(|f| {
+        segs.clear();
+        f.read(View::Live, ino, i * BLOCK as u64, BLOCK, &mut segs)
+    })
+    .await
+    .unwrap();
+    let right = segs.iter().all(|s| s.with(|b| b.iter().all(|b| *b == i as u8)));
+    assert!(right, "block {i}");
 }
 
 async fn is_whole(fs: &FileSystem) {
     let ino = fs.run(|f| f.lookup(View::Live, ROOT, b"f")).await.unwrap().unwrap();
     for i in 0..BLOCKS {
-        let mut segs = Vec::new();
-        fs.run(|f| {
-            segs.clear();
-            f.read(View::Live, ino, i * BLOCK as u64, BLOCK, &mut segs)
-        })
-        .await
-        .unwrap();
-        let right = segs.iter().all(|s| s.with(|b| b.iter().all(|b| *b == i as u8)));
-        assert!(right, "block {i}");
+        read_block(fs, ino, i).await;
     }
 }
 
@@ -49,24 +50,24 @@ fn hold(disk: &Disk, at: u64) {
     disk.with(|model| model.write(at, &[9; BLOCK], true)).unwrap();
 }
 
-type TestSetup = (Options, Reactor, Rc<Disk>, [Rc<Disk>; 2]);
+pub type TestSetup = (Options, Reactor, Rc<Disk>, [Rc<Disk>; 2]);
 
-fn with_two<F: Future<Output = ()> + 'static>(
+/// Runs a story with a dumped file and a WORM of two devices. Nothing is read ahead or kept on the
+/// cache device: every read needs a device of the WORM.
+pub fn with_two<F: Future<Output = ()> + 'static>(
     seed: u64,
     story: impl FnOnce(TestSetup) -> F + 'static,
 ) {
-    let world = World::new(seed);
     let cache = Disk::new("cache", 40 << 20, seed);
     let legs = [Disk::new("near", 60 << 20, seed + 1), Disk::new("far", 60 << 20, seed + 2)];
-    let s = roomy(&world, "main", &cache, &legs);
-    let ahead = volume::ReadAhead { workers: 0, ..volume::ReadAhead::default() };
-    let o = Options { fastworm: true, ahead, ..s.options.clone() };
-    let reactor = s.reactor.clone();
-    run(&world, &s.reactor, async move {
+    let (device, disks) = (cache.clone(), legs.clone());
+    roomy(&World::new(seed), &cache, &legs, |o| async move {
+        let ahead = volume::ReadAhead { workers: 0, ..volume::ReadAhead::default() };
+        let o = Options { fastworm: true, ahead, ..o };
         fill(&o).await;
-        story((o, reactor, cache, legs)).await;
+        let reactor = o.reactor.clone();
+        story((o, reactor, device, disks)).await;
     });
-    s.reactor.shutdown();
 }
 
 #[test]

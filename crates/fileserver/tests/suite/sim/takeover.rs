@@ -12,9 +12,9 @@ use reactor::sim::{Actor, Limits, World};
 
 use super::disk::Disk;
 use super::model;
-use super::server::{run, server};
+use super::server::{filled, mounted, new_file_system, run, server};
 
-async fn put(fs: &FileSystem, name: &str, seg: &Seg) -> Result<(), Fault> {
+pub async fn put(fs: &FileSystem, name: &str, seg: &Seg) -> Result<(), Fault> {
     let new = New { mode: 0o644, ..New::default() };
     fs.run(|f| {
         let ino = f.create(ROOT, name.as_bytes(), &new)?;
@@ -33,10 +33,8 @@ pub fn play(seed: u64) {
     let main = server(&world, "main", 1, &caches[0], &legs);
     let o = main.options.clone();
     let fs = run(&world, &main.reactor, async move {
-        volume::ream(&o).await.unwrap();
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
-        let seg = o.pool.get(4096).unwrap().seg(0, 3000).unwrap();
-        seg.with_mut(|b| b.fill(5));
+        let fs = new_file_system(&o).await;
+        let seg = filled(&o, 3000, 5);
         put(&fs, "first", &seg).await.unwrap();
         let d = fs.volume().dump(20_261_120).await.unwrap();
         fs.volume().copied(&d).await.unwrap();
@@ -53,8 +51,7 @@ pub fn play(seed: u64) {
     let (ack, out, back) = (acknowledged.clone(), fenced.clone(), taken.clone());
     let (f, o, r) = (fs.clone(), main.options.clone(), main.reactor.clone());
     main.reactor.spawn("writer", async move {
-        let seg = o.pool.get(4096).unwrap().seg(0, 2000).unwrap();
-        seg.with_mut(|b| b.fill(9));
+        let seg = filled(&o, 2000, 9);
         for n in 0.. {
             match put(&f, &format!("m{n}"), &seg).await {
                 Ok(()) => {
@@ -96,10 +93,9 @@ pub fn play(seed: u64) {
     let t = taken.clone();
     let other = run(&world, &standby.reactor, async move {
         volume::recover(&o, None).await.unwrap();
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let fs = mounted(&o).await;
         t.set(true);
-        let seg = o.pool.get(4096).unwrap().seg(0, 2500).unwrap();
-        seg.with_mut(|b| b.fill(11));
+        let seg = filled(&o, 2500, 11);
         put(&fs, "s0", &seg).await.unwrap();
         let d = fs.volume().dump(20_261_122).await.unwrap();
         fs.volume().copied(&d).await.unwrap();
@@ -111,7 +107,7 @@ pub fn play(seed: u64) {
     let ends = Rc::new(Cell::new(false));
     let end = ends.clone();
     standby.reactor.spawn("writer", async move {
-        let seg = o.pool.get(4096).unwrap().seg(0, 2500).unwrap();
+        let seg = filled(&o, 2500, 0);
         for n in 1.. {
             if end.get() {
                 return;
@@ -150,7 +146,7 @@ pub fn play(seed: u64) {
     let o = again.options.clone();
     run(&world, &again.reactor, async move {
         assert_eq!(volume::recover(&o, None).await.unwrap().number, last.0, "seed {seed}");
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let fs = mounted(&o).await;
         assert!(model::tree(&fs, View::Live).await.unwrap() == last.1, "seed {seed}");
         for n in 1..=last.0 {
             model::tree(&fs, View::Dump(n)).await.unwrap();

@@ -16,7 +16,7 @@ use reactor::{Reactor, SeededRandom};
 use super::disk::Disk;
 use super::exposing::all_have;
 use super::model;
-use super::server::{Server, run, server};
+use super::server::{Server, lend, life, mounted, run, server};
 
 /// Upper half of every word that is written.
 const MAGIC: u64 = 0x7e3a_51c0;
@@ -89,12 +89,7 @@ impl Beside {
         self.written.set(first + (len / 8) as u32);
         let word = |i: usize| (MAGIC << 32 | u64::from(first + i as u32)).to_le_bytes();
         let bytes: Vec<u8> = (0..len / 8).flat_map(word).collect();
-        let one = |some: &[u8]| {
-            let seg = pool.get(some.len()).unwrap().seg(0, some.len()).unwrap();
-            seg.copy_from(0, some);
-            seg
-        };
-        let lent = bytes.chunks(40_000).map(one).collect();
+        let lent = lend(pool, &bytes, 40_000);
         (bytes, lent)
     }
 
@@ -252,8 +247,7 @@ async fn fight(
 }
 
 async fn opened(s: &Server, b: &Beside, dumps: &[(u32, model::Tree)]) -> FileSystem {
-    let v = volume::open(&s.options).await.unwrap();
-    let fs = FileSystem::mount(v, 0, 0).await.unwrap();
+    let fs = mounted(&s.options).await;
     let found = model::tree(&fs, View::Live).await.unwrap();
     assert_eq!(model::differ(&b.all(), &found), None);
     for (number, tree) in dumps {
@@ -276,10 +270,7 @@ pub fn play(seed: u64) -> Totals {
     let cache = Disk::new("cache", 24 << 20, seed ^ 1);
     let legs = [Disk::new("near", 48 << 20, seed ^ 2)];
     let b: Rc<Beside> = Rc::default();
-    let first = server(&world, "main", 1, &cache, &legs);
-    let o = first.options.clone();
-    run(&world, &first.reactor, async move { volume::ream(&o).await }).unwrap().unwrap();
-    first.reactor.shutdown();
+    life(&world, &cache, &legs, |o| async move { volume::ream(&o).await.unwrap() });
     let mut dumps: Vec<(u32, model::Tree)> = Vec::new();
     for _ in 0..4 {
         let s = Rc::new(server(&world, "main", 1, &cache, &legs));
@@ -343,11 +334,10 @@ pub fn play(seed: u64) -> Totals {
         legs.iter().chain([&cache]).for_each(|d| d.power_cut());
         if end == 2 {
             cache.wipe();
-            let s = server(&world, "main", 1, &cache, &legs);
-            let o = s.options.clone();
-            let found = run(&world, &s.reactor, async move { volume::recover(&o, None).await });
-            assert_eq!(found.unwrap().unwrap().number, number);
-            s.reactor.shutdown();
+            let found = life(&world, &cache, &legs, |o| async move {
+                volume::recover(&o, None).await.unwrap().number
+            });
+            assert_eq!(found, number);
             b.files.borrow_mut().retain(|_, f| f.temporary == Some(false));
             b.totals.borrow_mut().recovered += 1;
         }
@@ -358,11 +348,9 @@ pub fn play(seed: u64) -> Totals {
 
 /// Reads the flags whose change was in progress, and not acknowledged, when the power failed.
 fn read_pending_flags(world: &World, b: &Rc<Beside>, cache: &Rc<Disk>, legs: &[Rc<Disk>]) {
-    let s = server(world, "main", 1, cache, legs);
-    let (o, b) = (s.options.clone(), b.clone());
-    run(world, &s.reactor, async move {
-        let v = volume::open(&o).await.unwrap();
-        let fs = FileSystem::mount(v, 0, 0).await.unwrap();
+    let b = b.clone();
+    life(world, cache, legs, |o| async move {
+        let fs = mounted(&o).await;
         let inos: Vec<(String, u64)> =
             b.files.borrow().iter().map(|(n, f)| (n.clone(), f.ino)).collect();
         for (name, ino) in inos {
@@ -375,5 +363,4 @@ fn read_pending_flags(world: &World, b: &Rc<Beside>, cache: &Rc<Disk>, legs: &[R
         }
         fs.volume().close().await.unwrap();
     });
-    s.reactor.shutdown();
 }

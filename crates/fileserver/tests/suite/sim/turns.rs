@@ -14,8 +14,8 @@ use reactor::Reactor;
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::exposing::{BLOCK, all_have, block, file, new_file_system, roomy};
-use super::server::{run, server};
+use super::exposing::{BLOCK, all_have, block, file, roomy};
+use super::server::{filled, life_with, new_file_system};
 
 /// Blocks of the file that is changed or removed.
 const BLOCKS: u64 = 3000;
@@ -108,26 +108,19 @@ fn with_image<F: Future<Output = ()> + 'static>(
     seed: u64,
     task: impl FnOnce(Served, Options, Rc<InMemory>) -> F + 'static,
 ) {
-    let world = World::new(seed);
     let unused = Disk::new("unused", 1 << 20, seed);
-    let mut s = server(&world, "main", 1, &unused, &[]);
     let (cache, worm): (_, Rc<dyn Medium>) = (InMemory::new(3000), InMemory::new(2000));
-    s.options.cache = cache.clone();
-    s.options.members = vec![worm];
-    s.options.memory = 2000 * format::BLOCK;
-    let o = s.options.clone();
-    run(&world, &s.reactor, async move {
+    life_with(&World::new(seed), 2000 * format::BLOCK, (&unused, &[]), |o| async move {
+        let o = Options { cache: cache.clone(), members: vec![worm], ..o };
         image::ream(&o, Setup::default()).await.unwrap();
         let fs = Served::from(image::open(&o, Setup::default()).await.unwrap());
         task(fs, o, cache).await;
     });
-    s.reactor.shutdown();
 }
 
 /// Writes a block of a file of an image.
 async fn write_block(fs: &Served, o: &Options, ino: Ino, n: u64, byte: u8) {
-    let seg = o.pool.get(PAYLOAD).unwrap().seg(0, PAYLOAD).unwrap();
-    seg.with_mut(|b| b.fill(byte));
+    let seg = filled(o, PAYLOAD, byte);
     let at = n * PAYLOAD as u64;
     fs.run(|f| f.write(ino, at, std::slice::from_ref(&seg), 0)).await.unwrap();
 }
@@ -156,30 +149,26 @@ fn check_of_an_image_looks_at_a_part_of_the_tree_at_a_time() {
 
 #[test]
 fn check_of_a_dump_looks_at_a_part_of_the_tree_at_a_time() {
-    let world = World::new(87);
     let cache = Disk::new("cache", 60 << 20, 87);
     let legs = [Disk::new("leg", 60 << 20, 88)];
-    let s = roomy(&world, "main", &cache, &legs);
-    let (o, reactor) = (s.options.clone(), s.reactor.clone());
-    run(&world, &s.reactor, async move {
+    roomy(&World::new(87), &cache, &legs, |o| async move {
         let fs = new_file_system(&o).await;
         for n in 0..500 {
             file(&fs, &format!("f{n}")).await;
         }
         let dump = fs.volume().dump(20_261_121).await.unwrap();
-        all_have(&fs, &reactor).await;
+        all_have(&fs, &o.reactor).await;
         let hits = {
             let volume = fs.volume().clone();
             move || volume.facts().hits
         };
         let before = hits();
-        let watch = Watch::new(&reactor, hits.clone());
+        let watch = Watch::new(&o.reactor, hits.clone());
         let found = fs.check(View::Dump(dump.number), false).await.unwrap();
         assert!(found.faults.is_empty() && found.files == 500, "{found:?}");
         let (most, all) = (watch.most(), hits() - before);
         assert!(most * CHECK_PART < all, "{most} of {all} blocks in one turn");
     });
-    s.reactor.shutdown();
 }
 
 #[test]
@@ -210,12 +199,9 @@ fn commit_of_an_image_makes_several_small_writes_between_two_turns() {
 
 #[test]
 fn commit_enters_its_blocks_in_the_table_a_part_at_a_time() {
-    let world = World::new(81);
     let cache = Disk::new("cache", 60 << 20, 81);
     let legs = [Disk::new("leg", 60 << 20, 82)];
-    let s = roomy(&world, "main", &cache, &legs);
-    let (o, reactor) = (s.options.clone(), s.reactor.clone());
-    run(&world, &s.reactor, async move {
+    roomy(&World::new(81), &cache, &legs, |o| async move {
         let fs = new_file_system(&o).await;
         let ino = file(&fs, "f").await;
         let fill = async |byte: u8| {
@@ -229,7 +215,7 @@ fn commit_enters_its_blocks_in_the_table_a_part_at_a_time() {
         fs.sync().await.unwrap();
         let volume = fs.volume().clone();
         // Each block of the commit gives back the slot that held it before.
-        let watch = Watch::new(&reactor, move || {
+        let watch = Watch::new(&o.reactor, move || {
             let facts = volume.facts();
             facts.slots - facts.slots_used
         });
@@ -238,17 +224,13 @@ fn commit_enters_its_blocks_in_the_table_a_part_at_a_time() {
         let most = watch.most();
         assert!((1..=MOST).contains(&most), "{most} slots in one turn");
     });
-    s.reactor.shutdown();
 }
 
 #[test]
 fn removed_file_is_given_back_and_passed_by_the_copier_a_part_at_a_time() {
-    let world = World::new(83);
     let cache = Disk::new("cache", 60 << 20, 83);
     let legs = [Disk::new("leg", 60 << 20, 84)];
-    let s = roomy(&world, "main", &cache, &legs);
-    let (o, reactor) = (s.options.clone(), s.reactor.clone());
-    run(&world, &s.reactor, async move {
+    roomy(&World::new(83), &cache, &legs, |o| async move {
         let fs = new_file_system(&o).await;
         let ino = file(&fs, "gone").await;
         let seg = block(&o, 1);
@@ -257,10 +239,10 @@ fn removed_file_is_given_back_and_passed_by_the_copier_a_part_at_a_time() {
             fs.run(|f| f.write(ino, at, std::slice::from_ref(&seg), 0)).await.unwrap();
         }
         let volume = fs.volume().clone();
-        let watch = Watch::new(&reactor, move || u64::MAX - volume.facts().live);
+        let watch = Watch::new(&o.reactor, move || u64::MAX - volume.facts().live);
         fs.run(|f| f.remove(ROOT, b"gone", 0)).await.unwrap();
         while fs.run(|f| f.inode(View::Live, ino)).await.is_ok() {
-            reactor.sleep(1_000_000).await;
+            o.reactor.sleep(1_000_000).await;
         }
         let most = watch.most();
         assert!((1..=MOST_FREED).contains(&most), "{most} blocks given back in one turn");
@@ -270,13 +252,12 @@ fn removed_file_is_given_back_and_passed_by_the_copier_a_part_at_a_time() {
             move || volume.facts().hits
         };
         let before = hits();
-        let watch = Watch::new(&reactor, hits.clone());
+        let watch = Watch::new(&o.reactor, hits.clone());
         let dump = fs.volume().dump(20_261_121).await.unwrap();
         assert!(dump.end - dump.sb > BLOCKS, "addresses of the removed file are the dump's");
-        all_have(&fs, &reactor).await;
+        all_have(&fs, &o.reactor).await;
         assert!(hits() - before > BLOCKS / 2, "{} addresses", hits() - before);
         let most = watch.most();
         assert!((1..=MOST).contains(&most), "{most} addresses in one turn");
     });
-    s.reactor.shutdown();
 }

@@ -4,14 +4,15 @@ use std::rc::Rc;
 
 use fileserver::Fault;
 use fileserver::files::{FileSystem, ROOT};
-use fileserver::volume::{self, Options, View};
+use fileserver::volume::{self, View};
 use reactor::Reactor;
 use reactor::sim::World;
 use testkit::clock::MS;
 
 use super::disk::Disk;
-use super::exposing::{BLOCK, BLOCKS, all_have, block, file, new_file_system, roomy};
-use super::server::run;
+use super::exposing::{BLOCKS, block, file, roomy};
+use super::replace::{read_block, with_two};
+use super::server::{mounted, new_file_system};
 
 /// Blocks read in a stretch: other ones each time, so that none is in memory.
 const STRETCH: u64 = BLOCKS / 10;
@@ -22,49 +23,19 @@ async fn stretch(fs: &FileSystem, reactor: &Reactor, ino: u64, n: u64) -> Vec<u6
     let mut took = Vec::new();
     for i in n * STRETCH..(n + 1) * STRETCH {
         let before = reactor.now();
-        let mut segs = Vec::new();
-        fs.run(|f| {
-            segs.clear();
-            f.read(View::Live, ino, i * BLOCK as u64, BLOCK, &mut segs)
-        })
-        .await
-        .unwrap();
+        read_block(fs, ino, i).await;
         took.push(reactor.now() - before);
-        let right = segs.iter().all(|s| s.with(|b| b.iter().all(|b| *b == i as u8)));
-        assert!(right, "block {i}");
         reactor.sleep(MS).await;
     }
     took
 }
 
-async fn fill(o: &Options) {
-    let fs = new_file_system(o).await;
-    let ino = file(&fs, "f").await;
-    for i in 0..BLOCKS {
-        let seg = block(o, i as u8);
-        fs.run(|f| f.write(ino, i * BLOCK as u64, std::slice::from_ref(&seg), 0)).await.unwrap();
-    }
-    fs.volume().dump(20_261_121).await.unwrap();
-    all_have(&fs, &o.reactor).await;
-    fs.volume().close().await.unwrap();
-}
-
 /// After the fault of the near leg was noticed once, no read waits for it.
 fn read_past_fault(seed: u64, wrong: fn(&Disk)) {
-    let world = World::new(seed);
-    let cache = Disk::new("cache", 40 << 20, seed);
-    let legs = [Disk::new("near", 60 << 20, seed + 1), Disk::new("far", 60 << 20, seed + 2)];
-    let s = roomy(&world, "main", &cache, &legs);
-    // Nothing is read ahead or kept on the cache device: every read needs a leg.
-    let ahead = volume::ReadAhead { workers: 0, ..volume::ReadAhead::default() };
-    let o = Options { fastworm: true, ahead, ..s.options.clone() };
-    let (reactor, cache, near, far) =
-        (s.reactor.clone(), cache.clone(), legs[0].clone(), legs[1].clone());
-    run(&world, &s.reactor, async move {
-        fill(&o).await;
+    with_two(seed, move |(o, reactor, cache, [near, far])| async move {
         cache.wipe();
         volume::recover(&o, None).await.unwrap();
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let fs = mounted(&o).await;
         let ino = fs.run(|f| f.lookup(View::Live, ROOT, b"f")).await.unwrap().unwrap();
         let most = |took: &[u64]| took.iter().max().copied().unwrap_or(0);
         let (near_before, far_before) = (near.reads(), far.reads());
@@ -91,7 +62,6 @@ fn read_past_fault(seed: u64, wrong: fn(&Disk)) {
         assert!(far.reads() - far_before < 10, "the first one is read again when it is quick");
         fs.volume().close().await.unwrap();
     });
-    s.reactor.shutdown();
 }
 
 #[test]
@@ -105,27 +75,25 @@ fn exposing_9_read_does_not_wait_for_a_hung_slow_or_dead_copy() {
 
 /// With the only leg of the WORM so slow, silent for so long, changes are taken, or not.
 fn alone(slow_ns: u64, silent_ns: u64, are_taken: bool) {
-    let world = World::new(530);
     let cache = Disk::new("cache", 40 << 20, 531);
     let legs = [Disk::new("only", 60 << 20, 532)];
-    let s = roomy(&world, "main", &cache, &legs);
-    let (o, reactor, leg) = (s.options.clone(), s.reactor.clone(), legs[0].clone());
-    run(&world, &s.reactor, async move {
+    let leg = legs[0].clone();
+    roomy(&World::new(530), &cache, &legs, |o| async move {
         let fs = new_file_system(&o).await;
         let ino = file(&fs, "f").await;
         // The lease runs out while nothing changes.
-        reactor.sleep(10_000 * MS).await;
+        o.reactor.sleep(10_000 * MS).await;
         leg.slow_ns.set(slow_ns);
         leg.hangs.set(silent_ns > 0);
-        let (l, r) = (leg.clone(), reactor.clone());
-        reactor.spawn("hand", async move {
+        let (l, r) = (leg.clone(), o.reactor.clone());
+        o.reactor.spawn("hand", async move {
             r.sleep(silent_ns).await;
             l.hangs.set(false);
         });
-        let began = reactor.now();
+        let began = o.reactor.now();
         let seg = block(&o, 3);
         let wrote = fs.run(|f| f.write(ino, 0, std::slice::from_ref(&seg), 0)).await;
-        let took = reactor.now() - began;
+        let took = o.reactor.now() - began;
         match wrote {
             Ok(_) => assert!(are_taken && took < silent_ns + 3000 * MS, "{took}"),
             Err(fault @ Fault::Io(..)) => {
@@ -135,7 +103,6 @@ fn alone(slow_ns: u64, silent_ns: u64, are_taken: bool) {
             Err(fault) => panic!("{fault}"),
         }
     });
-    s.reactor.shutdown();
 }
 
 #[test]

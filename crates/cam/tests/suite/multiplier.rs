@@ -13,8 +13,8 @@ use crate::world::{self, World};
 
 /// Target of the multiplier.
 const CONTROL: u64 = 15;
-/// Longest wait for an unsolicited change, ns.
-const SOON_NS: u64 = 10_000_000_000;
+/// Time between two looks, and longest wait for an unsolicited change, ns.
+const SOON: (u64, u64) = (10_000_000, 10_000_000_000);
 
 fn disk(number: u64) -> DiskSpec {
     let mut spec =
@@ -35,23 +35,6 @@ fn stage() -> (World, Arc<VirtualHba>) {
     let mut w = World::new(1, std::slice::from_ref(&hba));
     assert_eq!(w.scan(0), ["ada0", "ada1", "ada2"], "C4: it switches its ports on first");
     (w, hba)
-}
-
-fn is_present(w: &World, name: &str) -> bool {
-    w.control.topology.find(name).is_some()
-}
-
-/// Lets the daemon take in the findings of the bus until a condition holds.
-fn until(w: &mut World, what: &str, so: impl Fn(&World) -> bool) {
-    let end = w.now() + SOON_NS;
-    while !so(w) {
-        assert!(w.now() < end, "{what}");
-        w.turn(10_000_000);
-        let cam = w.cam.clone();
-        cam.take_update_results(&mut w.control)
-            .into_iter()
-            .for_each(|(_, done)| drop(done.unwrap()));
-    }
 }
 
 /// The ports that it reported last.
@@ -93,14 +76,14 @@ fn disk_changes_reported_by_a_multiplier_are_applied() {
     let (mut w, hba) = stage();
     hba.set_present(1, false);
     hba.link_changed(1);
-    until(&mut w, "ada1 goes", |w| !is_present(w, "ada1"));
+    w.until(SOON, "ada1 goes", |w| !w.has("ada1"));
     assert!(w.buses[0].events().contains(&(Path::new(0, 1, 0), Event::LostDevice)));
     assert_eq!(ports(&mut w)[1], "empty");
     hba.plug(3, disk(3), 3).unwrap();
     hba.link_changed(3);
     hba.set_present(1, true);
     hba.link_changed(1);
-    until(&mut w, "both come", |w| is_present(w, "ada1") && is_present(w, "ada3"));
+    w.until(SOON, "both come", |w| w.has("ada1") && w.has("ada3"));
     assert_eq!(ports(&mut w), ["3.0 Gb/s"; 4]);
     // Another disk in the place of one, between two looks.
     hba.plug(0, disk(9), 9).unwrap();
@@ -109,7 +92,7 @@ fn disk_changes_reported_by_a_multiplier_are_applied() {
         w.buses[0].devices()[0].1.label().contains("virtual")
             && w.buses[0].events().contains(&(Path::new(0, 0, 0), Event::LostDevice))
     };
-    until(&mut w, "the new one is found", is_new);
+    w.until(SOON, "the new one is found", is_new);
     let edge = w.open("ada2").1;
     assert!(w.read(edge, 0, 512).is_ok(), "the others are not touched");
     let lost = |path: Path| w.buses[0].events().contains(&(path, Event::LostDevice));
@@ -123,10 +106,10 @@ fn disk_changes_that_are_not_reported_are_found_by_a_scan() {
     hba.set_faults(CONTROL, Faults { quiet: 100, ..Faults::default() });
     hba.set_present(2, false);
     hba.link_changed(2);
-    w.turn(SOON_NS);
-    assert!(is_present(&w, "ada2") && ports(&mut w)[2] == "3.0 Gb/s", "nobody has told");
+    w.turn(SOON.1);
+    assert!(w.has("ada2") && ports(&mut w)[2] == "3.0 Gb/s", "nobody has told");
     w.scan(0);
-    until(&mut w, "ada2 goes", |w| !is_present(w, "ada2"));
+    w.until(SOON, "ada2 goes", |w| !w.has("ada2"));
     assert_eq!(ports(&mut w)[2], "empty");
 }
 
@@ -146,7 +129,7 @@ fn a_flush_fails_after_a_loss_of_power_seen_only_by_the_port() {
     );
     assert_eq!(w.write(edge, 0, &[8; 512], Flags::NONE), Ok(()));
     assert_eq!(w.plain(edge, Op::Flush, 0, 0), Ok(()));
-    assert!(is_present(&w, "ada0"), "it was not lost");
+    assert!(w.has("ada0"), "it was not lost");
 }
 
 #[test]
@@ -186,7 +169,7 @@ fn a_link_that_stays_down_is_reported_and_can_be_reset_again() {
     let e = w.verb("reset", "pmp0", &json!({ "port": 1 })).unwrap_err();
     assert!(e.kind == Errno::Io && e.message.contains("-p 1"), "{e}");
     w.scan(0);
-    until(&mut w, "ada1 goes", |w| !is_present(w, "ada1"));
+    w.until(SOON, "ada1 goes", |w| !w.has("ada1"));
     assert_eq!(ports(&mut w)[1], "no link to its device");
     hba.set_faults(1, Faults::default());
     w.verb("reset", "pmp0", &json!({ "port": 1 })).unwrap();
@@ -200,11 +183,11 @@ fn all_disks_are_lost_with_the_multiplier_and_found_again_with_it() {
     let (mut w, hba) = stage();
     hba.set_present(CONTROL, false);
     hba.link_changed(CONTROL);
-    until(&mut w, "the disks go", |w| (0..3).all(|n| !is_present(w, &format!("ada{n}"))));
+    w.until(SOON, "the disks go", |w| (0..3).all(|n| !w.has(&format!("ada{n}"))));
     assert!(w.buses[0].devices().is_empty());
     hba.set_present(CONTROL, true);
     hba.link_changed(CONTROL);
-    until(&mut w, "the disks come", |w| (0..3).all(|n| is_present(w, &format!("ada{n}"))));
+    w.until(SOON, "the disks come", |w| (0..3).all(|n| w.has(&format!("ada{n}"))));
 }
 
 #[test]

@@ -39,15 +39,7 @@ fn place(w: &World, name: &str) -> Option<Path> {
 
 /// Lets the daemon take in what buses find, as it does, until there is that disk.
 fn wait_for(w: &mut World, name: &str) {
-    let end = w.now() + 300_000_000_000;
-    while w.control.topology.find(name).is_none() {
-        assert!(w.now() < end, "{name} does not come");
-        w.turn(100_000_000);
-        let cam = w.cam.clone();
-        cam.take_update_results(&mut w.control)
-            .into_iter()
-            .for_each(|(_, done)| drop(done.unwrap()));
-    }
+    w.until((100_000_000, 300_000_000_000), name, |w| w.has(name));
 }
 
 #[test]

@@ -57,8 +57,7 @@ fn follow(w: &mut World, verb: &str, on: &str, mut answer: Value) -> Result<Valu
 
 /// As the daemon does between two questions.
 fn look(w: &mut World) {
-    let cam = w.cam.clone();
-    cam.take_update_results(&mut w.control);
+    w.cam.clone().take_update_results(&mut w.control);
 }
 
 /// C1 of bus/scan.rs.

@@ -12,7 +12,6 @@ use std::rc::Rc;
 
 use bio::{Errno, Flags};
 use cam::sims::aoe::AoeKind;
-use cam::{Open, SimKind, Site};
 use geom::Edge;
 use reactor::SeededRandom;
 use reactor::sim::{Segment, SegmentShape};
@@ -62,9 +61,7 @@ fn bus(w: &mut World, interfaces: &[String]) -> usize {
     let params = json!({
         "interfaces": interfaces, "deadline_s": DEADLINE_S, "frame_life_ms": LIFE_MS, "ask_s": 2,
     });
-    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
-    let sim = AoeKind.open(&Open { name: "aoe0", params: &params, site: &site }).unwrap();
-    w.add(sim)
+    w.add_kind(&AoeKind, "aoe0", &params)
 }
 
 struct Storm {
@@ -112,10 +109,7 @@ impl Storm {
         for _ in 0..20 {
             found.extend(w.scan(at));
             // The bus starts a scan when a target announces itself.
-            let cam = w.cam.clone();
-            for (_, names) in cam.take_update_results(&mut w.control) {
-                found.extend(names.unwrap());
-            }
+            found.extend(w.found());
             if !found.is_empty() {
                 break;
             }

@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use bio::{Errno, Op};
 use cam::sims::aoe::AoeKind;
-use cam::{Open, SimKind, Site};
 use geom::{Class, Edge};
 use reactor::sim::SegmentShape;
 use serde_json::json;
@@ -51,20 +50,9 @@ impl Scene {
         let begun = w.now();
         let life = LIFE_NS / MS;
         let params = json!({ "interfaces": ["eth0"], "frame_life_ms": life, "deadline_s": 20 });
-        let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
-        let sim = AoeKind.open(&Open { name: "aoe0", params: &params, site: &site }).unwrap();
-        let bus = w.add(sim);
-        let mut found = w.scan(bus);
-        while found.is_empty() {
-            w.turn(10 * MS);
-            let cam = w.cam.clone();
-            found.extend(
-                cam.take_update_results(&mut w.control)
-                    .into_iter()
-                    .flat_map(|(_, names)| names.unwrap()),
-            );
-            assert!(w.now() < begun + LIFE_NS / 2, "the disk is found in time");
-        }
+        let bus = w.add_kind(&AoeKind, "aoe0", &params);
+        w.scan(bus);
+        w.until((10 * MS, LIFE_NS / 2), "the disk is not found in time", |w| w.has("ada0"));
         let (_, edge) = w.open("ada0");
         Scene { w, net, shelf, edge, bus, begun }
     }
@@ -95,20 +83,10 @@ fn a_shelf_that_starts_after_the_first_query_is_found_soon() {
     let mut w = World::with(1, &[]);
     let net = network(&w, &[(SegmentShape::default(), 9000)]);
     let params = json!({ "interfaces": ["eth0"], "ask_s": 60 });
-    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
-    let sim = AoeKind.open(&Open { name: "aoe0", params: &params, site: &site }).unwrap();
-    let bus = w.add(sim);
+    let bus = w.add_kind(&AoeKind, "aoe0", &params);
     assert_eq!(w.scan(bus), [""; 0]);
-    let came = w.now();
     let _shelf = Shelf::start(&w.core, &["shelf0"], SECTORS as usize, 1, Ways::default());
-    while w.control.topology.find("ada0").is_none() {
-        assert!(w.now() < came + 10 * S, "it is not found");
-        w.turn(10 * MS);
-        let cam = w.cam.clone();
-        cam.take_update_results(&mut w.control)
-            .into_iter()
-            .for_each(|(_, done)| drop(done.unwrap()));
-    }
+    w.until((10 * MS, 10 * S), "it is not found", |w| w.has("ada0"));
     drop(net);
 }
 
@@ -227,10 +205,7 @@ fn a_lost_disk_is_found_again_with_any_number_of_frames_in_flight() {
         while found.is_empty() {
             assert!(s.w.now() < begun + 60 * S, "{count}: it is not found again");
             s.w.turn(100 * MS);
-            let cam = s.w.cam.clone();
-            found.extend(
-                cam.take_update_results(&mut s.w.control).into_iter().flat_map(|(_, n)| n.unwrap()),
-            );
+            found = s.w.found();
         }
     }
 }
@@ -240,7 +215,7 @@ fn two_shelves(buffers: u16) -> (Scene, Rc<Shelf>, Edge) {
     let ways = Ways { buffers, ..Ways::default() };
     let mut s = Scene::new(ways);
     let theirs = Shelf::start_at(2, &s.w.core, &["shelf0"], SECTORS as usize, 2, ways);
-    while s.w.control.topology.find("ada1").is_none() {
+    while !s.w.has("ada1") {
         s.w.turn(100 * MS);
         s.w.scan(s.bus);
         assert!(s.w.now() < s.begun + 60 * S, "the second disk is found");
@@ -340,8 +315,7 @@ fn a_shrunken_target_fails_only_requests_beyond_its_end() {
     while size(&s, "ada0") != 40 * SECTOR {
         assert!(s.w.now() < begun + 10 * S, "the disk is {} bytes large", size(&s, "ada0"));
         s.w.turn(100 * MS);
-        let cam = s.w.cam.clone();
-        cam.take_update_results(&mut s.w.control);
+        s.w.cam.clone().take_update_results(&mut s.w.control);
     }
     assert_eq!(size(&s, "ada1"), SECTORS * SECTOR);
     assert_eq!(s.w.read(other, 63 * SECTOR, 512), Ok(vec![0; 512]));
@@ -386,10 +360,7 @@ fn a_write_does_not_reach_another_disk_that_answers_after_an_outage() {
             };
             assert_eq!(says(&s), is_other, "{serial}, {outage} ns");
             let mut found = s.w.scan(s.bus);
-            let cam = s.w.cam.clone();
-            for (_, names) in cam.take_update_results(&mut s.w.control) {
-                found.extend(names.unwrap());
-            }
+            found.extend(s.w.found());
             assert_eq!(found.len(), usize::from(is_other), "{serial}: {found:?}");
             assert!(!says(&s));
         }
@@ -480,8 +451,7 @@ fn the_original_disk_is_attached_again_when_it_announces_itself() {
         s.shelf.announce();
         for _ in 0..60 {
             s.w.turn(100 * MS);
-            let cam = s.w.cam.clone();
-            cam.take_update_results(&mut s.w.control);
+            s.w.cam.clone().take_update_results(&mut s.w.control);
         }
         let is_reported =
             s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("a different disk"));
@@ -635,22 +605,12 @@ fn a_changed_discovery_interval_applies_at_once() {
     let mut w = World::with(1, &[]);
     let net = network(&w, &[(SegmentShape::default(), 9000)]);
     let params = |ask_s: u64| json!({ "interfaces": ["eth0"], "ask_s": ask_s });
-    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
-    let sim = AoeKind.open(&Open { name: "aoe0", params: &params(3600), site: &site }).unwrap();
-    let bus = w.add(sim);
+    let bus = w.add_kind(&AoeKind, "aoe0", &params(3600));
     assert_eq!(w.scan(bus), [""; 0]);
     // Until it is queried every 17 minutes or less often.
     (0..2_100).for_each(|_| w.turn(S));
     w.buses[bus].sim().update_params(&params(2)).unwrap();
-    let came = w.now();
     let _shelf = Shelf::start(&w.core, &["shelf0"], SECTORS as usize, 1, Ways::default());
-    while w.control.topology.find("ada0").is_none() {
-        assert!(w.now() < came + 6 * S, "it is not found");
-        w.turn(10 * MS);
-        let cam = w.cam.clone();
-        cam.take_update_results(&mut w.control)
-            .into_iter()
-            .for_each(|(_, done)| drop(done.unwrap()));
-    }
+    w.until((10 * MS, 6 * S), "it is not found", |w| w.has("ada0"));
     drop(net);
 }

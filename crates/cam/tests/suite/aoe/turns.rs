@@ -45,14 +45,7 @@ fn an_answer_and_the_next_request_take_one_turn() {
     let _shelf = Shelf::start(&w.core, &["shelf0"], SECTORS as usize, 1, ways);
     let at = bus(&mut w, &["eth0".to_owned()]);
     w.scan(at);
-    while w.control.topology.find("ada0").is_none() {
-        assert!(w.now() < 20 * S, "the disk is not found");
-        w.turn(10 * MS);
-        let cam = w.cam.clone();
-        for (_, done) in cam.take_update_results(&mut w.control) {
-            done.unwrap();
-        }
-    }
+    w.until((10 * MS, 20 * S), "the disk is not found", |w| w.has("ada0"));
     let (_, edge) = w.open("ada0");
     let reader = Rc::new(Reader { edge, sink: Cell::default(), ended: Cell::default() });
     reader.sink.set(w.core.add_sink(reader.clone()));

@@ -8,7 +8,6 @@
 
 use bio::{Flags, Op};
 use cam::sims::aoe::AoeKind;
-use cam::{Open, SimKind, Site};
 use reactor::sim::SegmentShape;
 use serde_json::json;
 use testkit::aoe::{Shelf, Ways};
@@ -35,15 +34,11 @@ pub fn aoe_initiator(data: &[u8]) {
     let shelf = Shelf::start(&w.core, &["shelf0"], 64, 1, ways);
     shelf.bytes.borrow_mut().fill(0x5a);
     let params = json!({ "interfaces": ["eth0"], "deadline_s": 5, "frame_life_ms": 200 });
-    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
-    let sim = AoeKind.open(&Open { name: "aoe0", params: &params, site: &site });
-    let bus = w.add(sim.expect("good parameters"));
+    let bus = w.add_kind(&AoeKind, "aoe0", &params);
     let mut found = w.scan(bus);
     // The bus starts a scan when a target announces itself.
     while found.is_empty() && w.now() < 5_000 * MS {
-        let cam = w.cam.clone();
-        let more = cam.take_update_results(&mut w.control).into_iter();
-        found.extend(more.flat_map(|(_, names)| names.expect("a name is free")));
+        found.extend(w.found());
         w.turn(20 * MS);
     }
     assert_eq!(found, ["ada0"]);

@@ -9,7 +9,6 @@
 
 use bio::{Flags, Op};
 use cam::sims::iscsi::IscsiKind;
-use cam::{Open, SimKind, Site};
 use serde_json::json;
 use testkit::clock::MS;
 use wire::iscsi::Auth;
@@ -25,9 +24,7 @@ fn disk(w: &mut World, bus: usize) -> geom::Edge {
     let end = w.now() + 10_000 * MS;
     while found.is_empty() && w.now() < end {
         w.turn(20 * MS);
-        let cam = w.cam.clone();
-        let more = cam.take_update_results(&mut w.control).into_iter();
-        found.extend(more.flat_map(|(_, names)| names.expect("a name is free")));
+        found.extend(w.found());
     }
     // It may have been found meanwhile by itself; while the old one is held it has another name.
     let names = ["da0", "da1", "da2"].into_iter();
@@ -48,9 +45,7 @@ pub fn iscsi_initiator(data: &[u8]) {
         "portals": [at], "target": "iqn.2026-11.test:peer", "initiator": "iqn.2026-11.test:us",
         "deadline_s": 5,
     });
-    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
-    let sim = IscsiKind.open(&Open { name: "iscsi0", params: &params, site: &site });
-    let bus = w.add(sim.expect("good parameters"));
+    let bus = w.add_kind(&IscsiKind, "iscsi0", &params);
     let edge = disk(&mut w, bus);
 
     let mut rest = data;

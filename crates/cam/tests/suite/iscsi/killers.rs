@@ -1,10 +1,8 @@
 //! Commands that end their session each time (engine I7).
 
 use bio::{Errno, Flags, Op};
-use cam::sims::iscsi::IscsiKind;
-use cam::{Open, Sim, SimKind, Site};
+use cam::Sim;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use wire::iscsi::Auth;
 
 use super::peer::{Peer, Ways};
@@ -14,12 +12,6 @@ use crate::world::{World, range};
 
 /// Sessions that a command may end: two, and then one for each of its five tries.
 const SESSIONS_MOST: u64 = 7;
-
-fn open(w: &World) -> Arc<dyn Sim> {
-    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
-    let params = params(&[portal(1)]);
-    IscsiKind.open(&Open { name: "iscsi0", params: &params, site: &site }).unwrap()
-}
 
 fn one_of(sim: &dyn Sim, name: &str) -> u64 {
     sim.counts().iter().find(|(n, _)| *n == name).map_or(0, |(_, count)| *count)
@@ -31,8 +23,8 @@ fn a_command_that_repeatedly_ends_its_session_fails_alone() {
         let mut w = World::with(seed, &[]);
         let ways = Ways { slow_ns: 10 * MS, ..good() };
         let peer = Peer::start(&w.core, &[portal(1)], 64, seed, (ways, Auth::None));
-        let sim = open(&w);
-        let at = w.add(sim.clone());
+        let at = bus(&mut w, &params(&[portal(1)]));
+        let sim = w.buses[at].sim().clone();
         assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
         let (_, edge) = w.open("da0");
         peer.falls_over.set(Some(killer));
@@ -77,8 +69,8 @@ fn no_command_fails_when_sessions_end_for_other_reasons() {
     let mut w = World::with(30, &[]);
     let ways = Ways { slow_ns: 40 * MS, ..good() };
     let peer = Peer::start(&w.core, &[portal(1)], 64, 30, (ways, Auth::None));
-    let sim = open(&w);
-    let at = w.add(sim.clone());
+    let at = bus(&mut w, &params(&[portal(1)]));
+    let sim = w.buses[at].sim().clone();
     assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
     let (_, edge) = w.open("da0");
     // More sessions end than a command may end, whichever commands are in flight.

@@ -13,7 +13,6 @@ use std::rc::Rc;
 
 use bio::{Errno, Flags, Op};
 use cam::sims::iscsi::IscsiKind;
-use cam::{Open, SimKind, Site};
 use geom::{Class, Edge};
 use peer::{Peer, Ways};
 use reactor::SeededRandom;
@@ -48,9 +47,7 @@ fn params(portals: &[SocketAddr]) -> Value {
 }
 
 fn bus(w: &mut World, params: &Value) -> usize {
-    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
-    let sim = IscsiKind.open(&Open { name: "iscsi0", params, site: &site }).unwrap();
-    w.add(sim)
+    w.add_kind(&IscsiKind, "iscsi0", params)
 }
 
 /// Until the bus has so many disks.
@@ -59,10 +56,7 @@ fn disks(w: &mut World, at: usize, count: usize, most: u64) -> Vec<String> {
     let end = w.now() + most;
     while found.len() < count && w.now() < end {
         w.turn(20 * MS);
-        let cam = w.cam.clone();
-        for (_, names) in cam.take_update_results(&mut w.control) {
-            found.extend(names.unwrap());
-        }
+        found.extend(w.found());
     }
     found
 }
@@ -323,17 +317,14 @@ fn the_disk_of_a_silent_portal_is_lost_and_found_again_later() {
     assert_eq!(w.read(edge, 0, 4096), Err(Errno::NxIo));
     assert!(w.now() - began <= (DEADLINE_S + 2) * S, "{} ms", (w.now() - began) / MS);
     (0..20).for_each(|_| w.turn(100 * MS));
-    assert!(w.control.topology.find("da1").is_none(), "nobody used it, and it is gone too");
+    assert!(!w.has("da1"), "nobody used it, and it is gone too");
     peer.deaf.set(false);
     peer.cut();
     let mut back = Vec::new();
     let end = w.now() + 60 * S;
     while back.len() < 2 && w.now() < end {
         w.turn(100 * MS);
-        let cam = w.cam.clone();
-        cam.take_update_results(&mut w.control)
-            .into_iter()
-            .for_each(|(_, names)| back.extend(names.unwrap()));
+        back.extend(w.found());
     }
     back.sort();
     assert_eq!(back, ["da0", "da1"], "under their old names");
@@ -343,20 +334,13 @@ fn the_disk_of_a_silent_portal_is_lost_and_found_again_later() {
 
 /// Turns until a disk is in the graph, or is not.
 fn turn_until(w: &mut World, disk: &str, is_there: bool) {
-    let end = w.now() + 20 * S;
-    while w.control.topology.find(disk).is_some() != is_there {
-        assert!(w.now() < end, "{disk}: {is_there} is awaited");
-        turn_and_update(w);
-    }
+    w.until((20 * MS, 20 * S), disk, |w| w.has(disk) == is_there);
 }
 
 /// Turns, and takes the disks into the graph that scans have found.
 fn turn_and_update(w: &mut World) {
     w.turn(20 * MS);
-    let cam = w.cam.clone();
-    cam.take_update_results(&mut w.control).into_iter().for_each(|(_, names)| {
-        names.unwrap();
-    });
+    w.found();
 }
 
 /// N5 of sims/iscsi/mod.rs.
@@ -470,10 +454,7 @@ fn login_redirections_are_followed_and_queried_at_each_login() {
 
 /// A bus of its own for each target: `names` of disks are in the order in which they are found.
 fn second_bus(w: &mut World, at: SocketAddr) -> usize {
-    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
-    let params = params(&[at]);
-    let sim = IscsiKind.open(&Open { name: "iscsi1", params: &params, site: &site }).unwrap();
-    w.add(sim)
+    w.add_kind(&IscsiKind, "iscsi1", &params(&[at]))
 }
 
 #[test]
@@ -500,7 +481,7 @@ fn a_target_smaller_than_reported_fails_only_requests_beyond_its_end() {
         liar.bytes.borrow_mut().truncate((32 * SECTOR) as usize);
     }
     assert_eq!(honest.bytes.borrow().len() as u64, 64 * SECTOR);
-    assert!(w.control.topology.find("da0").is_some(), "what it has is to be had");
+    assert!(w.has("da0"), "what it has is to be had");
 }
 
 #[test]
@@ -540,7 +521,7 @@ fn an_attach_that_fails_late_removes_disks_already_in_use() {
     let again = answer["unfinished"]["again"].clone();
     assert!(again.is_object(), "it takes its time: {answer}");
     let end = w.now() + 60 * S;
-    while w.control.topology.find("da0").is_none() {
+    while !w.has("da0") {
         assert!(w.now() < end, "da0 does not come");
         w.turn(10 * MS);
         drop(cam.take_update_results(&mut w.control));
@@ -555,7 +536,7 @@ fn an_attach_that_fails_late_removes_disks_already_in_use() {
     );
     assert_eq!(cam.buses().len(), 1, "it was given up as a whole");
     w.turn(S);
-    assert!(w.control.topology.find("da0").is_none(), "who has it open was told");
+    assert!(!w.has("da0"), "who has it open was told");
     assert_eq!(w.read(edge, 0, 512).unwrap_err(), Errno::NxIo);
     // Nothing of it is in the way of the next one.
     let bus = json!({ "kind": "iscsi", "params": params });

@@ -197,10 +197,7 @@ fn pull(seed: u64) {
     let end = w.now() + 60 * S;
     while back.is_empty() && w.now() < end {
         w.turn(100 * MS);
-        let cam = w.cam.clone();
-        cam.take_update_results(&mut w.control)
-            .into_iter()
-            .for_each(|(_, names)| back.extend(names.unwrap()));
+        back.extend(w.found());
     }
     assert_eq!(back, ["da0"], "under its old name");
     let (_, edge) = w.open("da0");

@@ -22,8 +22,7 @@ fn look(w: &mut World, until: impl Fn(&World) -> bool) {
     while !until(w) {
         assert!(w.now() < end, "{:?}", whys(w));
         w.turn(20 * MS);
-        let cam = w.cam.clone();
-        cam.take_update_results(&mut w.control);
+        w.cam.clone().take_update_results(&mut w.control);
     }
 }
 
@@ -58,7 +57,7 @@ fn a_disk_is_reported_while_its_capacity_is_unusable() {
         assert!(w.control.topology.find("da0").is_none());
         target.capacity(None);
         w.scan(at);
-        look(&mut w, |w| w.control.topology.find("da0").is_some());
+        look(&mut w, |w| w.has("da0"));
         assert_eq!(whys(&w), []);
     }
 }
@@ -76,7 +75,7 @@ fn a_disk_that_fails_read_capacity_is_reported() {
     assert!(troubles.len() == 1 && troubles[0].0.contains(words), "{troubles:?}");
     target.calm();
     w.scan(at);
-    look(&mut w, |w| w.control.topology.find("da0").is_some());
+    look(&mut w, |w| w.has("da0"));
     assert_eq!(whys(&w), []);
 }
 

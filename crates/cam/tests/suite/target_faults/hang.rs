@@ -34,8 +34,7 @@ pub fn attach_at(w: &mut World, (name, at, disk): (&str, SocketAddr, &str), boun
     while w.control.topology.find(disk).is_none() {
         assert!(w.now() < end, "the disk is found");
         w.turn(20 * MS);
-        let cam = w.cam.clone();
-        cam.take_update_results(&mut w.control);
+        w.cam.clone().take_update_results(&mut w.control);
     }
 }
 
@@ -133,8 +132,7 @@ fn more_units_are_probed_when_the_limit_is_raised() {
         while named(w) < count {
             assert!(w.now() < end, "{count} are found");
             w.turn(20 * MS);
-            let cam = w.cam.clone();
-            cam.take_update_results(&mut w.control);
+            w.cam.clone().take_update_results(&mut w.control);
         }
         w.buses[at].devices().into_iter().map(|(.., name)| name).collect::<Vec<_>>()
     };

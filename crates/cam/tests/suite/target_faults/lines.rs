@@ -209,8 +209,7 @@ fn run(n: usize, row: &Row) {
     while w.buses_at_work() < 1 {
         assert!(w.now() < end, "{}: the disk comes back", row.name);
         w.turn(100 * MS);
-        let cam = w.cam.clone();
-        cam.take_update_results(&mut w.control);
+        w.cam.clone().take_update_results(&mut w.control);
     }
 }
 

@@ -18,7 +18,6 @@ use crate::iscsi::peer::{SECTOR, Ways};
 use crate::world::World;
 use bio::Errno;
 use cam::sims::iscsi::IscsiKind;
-use cam::{Open, SimKind, Site};
 use geom::Edge;
 use host::{Host, Status, status, word_of};
 use serde_json::json;
@@ -38,13 +37,11 @@ fn ways(window: u32) -> Ways {
 
 /// A bus of that target.
 fn bus(w: &mut World, deadline_s: u64, luns_max: u32) -> usize {
-    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
     let params = json!({
         "portals": [portal()], "target": "iqn.2026-11.test.ashlar:peer",
         "initiator": "iqn.2026-11.test.ashlar:us", "deadline_s": deadline_s, "luns_max": luns_max,
     });
-    let sim = IscsiKind.open(&Open { name: "iscsi0", params: &params, site: &site }).unwrap();
-    w.add(sim)
+    w.add_kind(&IscsiKind, "iscsi0", &params)
 }
 
 /// The same, with its disk.
@@ -60,10 +57,7 @@ fn find(w: &mut World, deadline_s: u64) {
     let end = w.now() + 20 * S;
     while found.is_empty() && w.now() < end {
         w.turn(20 * MS);
-        let cam = w.cam.clone();
-        cam.take_update_results(&mut w.control)
-            .into_iter()
-            .for_each(|(_, names)| found.extend(names.unwrap()));
+        found.extend(w.found());
     }
     assert_eq!(found, ["da0"]);
 }
@@ -270,8 +264,7 @@ fn the_original_disk_is_attached_again_at_the_next_login() {
         target.open();
         for _ in 0..200 {
             w.turn(20 * MS);
-            let cam = w.cam.clone();
-            cam.take_update_results(&mut w.control);
+            w.cam.clone().take_update_results(&mut w.control);
         }
         old
     };
@@ -306,6 +299,18 @@ fn all_reported_units_are_found_up_to_the_limit() {
     }
 }
 
+/// Turns so often, and adds the disks that the bus finds.
+fn look(w: &mut World, turns: u32) {
+    for _ in 0..turns {
+        w.turn(20 * MS);
+        w.found();
+    }
+}
+
+fn reasons(w: &World) -> String {
+    w.buses[0].troubles().into_iter().map(|t| t.why).collect()
+}
+
 /// C6: LUNs have changed, and a disk is exchanged that meets no command.
 #[test]
 fn an_automatic_scan_does_not_attach_an_exchanged_disk() {
@@ -316,42 +321,23 @@ fn an_automatic_scan_does_not_attach_an_exchanged_disk() {
         let target = Target::start(&w.core, portal(), before.clone(), 4, ways(8));
         let edge = open(&mut w, 10);
         w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE).unwrap();
-        let look = |w: &mut World| {
-            for _ in 0..100 {
-                w.turn(20 * MS);
-                let cam = w.cam.clone();
-                cam.take_update_results(&mut w.control)
-                    .into_iter()
-                    .for_each(|(_, names)| drop(names.unwrap()));
-            }
-        };
         target.exchange(after.clone(), vec![3; after.sectors * SECTOR]);
         w.buses[0].rescan().request_scan();
-        look(&mut w);
+        look(&mut w, 100);
         assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));
         assert!(target.peer.bytes.borrow().iter().all(|b| *b == 3));
-        let reasons =
-            |w: &World| w.buses[0].troubles().into_iter().map(|t| t.why).collect::<Vec<_>>();
-        assert!(
-            reasons(&w).iter().any(|why| why.contains("a different disk")),
-            "{:?}",
-            reasons(&w)
-        );
+        assert!(reasons(&w).contains("a different disk"), "{}", reasons(&w));
         assert!(w.control.topology.find("da1").is_none(), "it is not taken in");
         assert!(w.buses[0].devices().is_empty());
         w.buses[0].rescan().request_scan();
-        look(&mut w);
+        look(&mut w, 100);
         assert!(w.buses[0].devices().is_empty(), "nor later");
         // The right one is back.
         target.exchange(before.clone(), vec![0; before.sectors * SECTOR]);
         w.buses[0].rescan().request_scan();
-        look(&mut w);
+        look(&mut w, 100);
         assert_eq!(w.buses[0].devices().len(), 1);
-        assert!(
-            reasons(&w).iter().all(|why| !why.contains("a different disk")),
-            "{:?}",
-            reasons(&w)
-        );
+        assert!(!reasons(&w).contains("a different disk"), "{}", reasons(&w));
     }
 }
 
@@ -368,32 +354,21 @@ fn another_disk_after_an_orderly_removal_is_not_attached() {
         let called = is_called.then(|| "da0".to_owned()).into_iter().collect();
         w.cam.wired_names().set_configured(called);
         w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE).unwrap();
-        let look = |w: &mut World| {
-            for _ in 0..150 {
-                w.turn(20 * MS);
-                let cam = w.cam.clone();
-                cam.take_update_results(&mut w.control)
-                    .into_iter()
-                    .for_each(|(_, names)| drop(names.unwrap()));
-            }
-        };
         let ask = |w: &mut World, target: &Target| {
             match by {
                 "a login" => target.peer.kill(),
                 _ => w.buses[0].rescan().request_scan(),
             }
-            look(w);
+            look(w, 150);
         };
         target.is_away(true);
         w.buses[0].rescan().request_scan();
-        look(&mut w);
+        look(&mut w, 150);
         assert!(w.buses[0].devices().is_empty());
         assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));
         let own = target.exchange(OTHER, vec![3; OTHER.sectors * SECTOR]);
         target.is_away(false);
         ask(&mut w, &target);
-        let reasons =
-            |w: &World| w.buses[0].troubles().into_iter().map(|t| t.why).collect::<String>();
         assert_eq!(w.buses[0].devices().is_empty(), is_called, "{by}: {}", reasons(&w));
         assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));
         assert!(target.peer.bytes.borrow().iter().all(|b| *b == 3));

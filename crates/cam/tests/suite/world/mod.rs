@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bio::{Attr, Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
 use cam::sims::hba::VirtualHba;
-use cam::{Bus, CamClass, Change, Names, Sim};
+use cam::{Bus, CamClass, Change, Names, Open, Sim, SimKind, Site};
 use geom::{
     Access, Class, ConsumerId, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, Sink, Topology,
 };
@@ -134,6 +134,32 @@ impl World {
         let notifier = self.control.topology.notifier();
         self.buses.push(self.cam.add_bus(sim, Names::default(), notifier));
         self.buses.len() - 1
+    }
+
+    /// A further bus of a kind, opened as the daemon opens it; its number.
+    pub fn add_kind(&mut self, kind: &dyn SimKind, name: &str, params: &Value) -> usize {
+        let site = Site { notifier: self.control.topology.notifier(), cores: 1 };
+        self.add(kind.open(&Open { name, params, site: &site }).unwrap())
+    }
+
+    /// Adds the disks that buses found by themselves since the last call; their names.
+    pub fn found(&mut self) -> Vec<String> {
+        let all = self.cam.clone().take_update_results(&mut self.control).into_iter();
+        all.flat_map(|(_, names)| names.unwrap()).collect()
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.control.topology.find(name).is_some()
+    }
+
+    /// Turns by so many ns, and adds the disks that buses found, until a condition holds.
+    pub fn until(&mut self, (step, most): (u64, u64), what: &str, so: impl Fn(&World) -> bool) {
+        let end = self.now() + most;
+        while !so(self) {
+            assert!(self.now() < end, "{what}");
+            self.turn(step);
+            self.found();
+        }
     }
 
     pub fn now(&self) -> u64 {

@@ -303,10 +303,7 @@ fn masked(params: &Value) -> Value {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    fn scratch(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("ashlar-audit-{name}-{}", std::process::id()))
-    }
+    use testkit::Folder;
 
     fn caller() -> AuditedCaller {
         AuditedCaller { who: "token ci".to_owned(), address: "192.0.2.1:4000".to_owned() }
@@ -314,7 +311,7 @@ mod tests {
 
     #[test]
     fn entries_survive_a_restart_and_name_the_caller() {
-        let folder = scratch("restart");
+        let folder = Folder::new("audit-restart");
         let log = AuditLog::open(&folder);
         let refused: Result<()> = Err(Error::new(Kind::Forbidden, "authorize", "no role"));
         log.record_call(&caller(), "login", &Value::Null, &Ok(()));
@@ -326,12 +323,11 @@ mod tests {
         assert_eq!(results, expected.map(|(what, end)| (what.to_owned(), end.to_owned())));
         assert!(entries.iter().all(|e| e.who == "token ci" && e.address == "192.0.2.1:4000"));
         assert_eq!(log.newest(1).expect("entries"), entries.get(1..).expect("the newest"));
-        fs::remove_dir_all(&folder).expect("scratch");
     }
 
     #[test]
     fn long_log_is_rotated_and_torn_lines_are_left_out() {
-        let folder = scratch("rotate");
+        let folder = Folder::new("audit-rotate");
         let log = AuditLog::open(&folder);
         log.record_call(&caller(), "first", &Value::Null, &Ok(()));
         let mut options = fs::OpenOptions::new();
@@ -349,13 +345,12 @@ mod tests {
         assert_eq!(what(9).collect::<Vec<_>>(), ["first", "second", "third"]);
         fs::rename(folder.join(FILE), folder.join("away")).expect("scratch");
         assert_eq!(what(9).collect::<Vec<_>>(), ["first"], "a missing file hides no older one");
-        fs::remove_dir_all(&folder).expect("scratch");
     }
 
     /// A6, A8.
     #[test]
     fn changes_are_recorded_after_a_change_and_limited() {
-        let folder = scratch("changes");
+        let folder = Folder::new("audit-changes");
         let log = AuditLog::open(&folder);
         let call = ("apply", &Value::Null);
         let made = |n: &usize| vec!["x".repeat(300); *n];
@@ -370,7 +365,6 @@ mod tests {
         let newest = log.newest(3).expect("entries");
         assert_eq!(newest[0].changes[CHANGES_MAX], "and 6 more");
         assert_eq!(newest[0].changes[0].len(), TEXT_CHARS_MAX + 3);
-        fs::remove_dir_all(&folder).expect("scratch");
     }
 
     /// A7, A8.

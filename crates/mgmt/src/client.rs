@@ -330,11 +330,11 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
+    use testkit::Folder;
 
     #[test]
     fn silent_daemon_is_distinguished_from_a_missing_one() {
-        let place = std::env::temp_dir().join(format!("ashlar-mute-{}", std::process::id()));
-        fs::create_dir_all(&place).expect("a folder");
+        let place = Folder::new("mute");
         let path = place.join("a.sock");
         let question_max = Duration::from_millis(20);
         let client = Client { question_max, ..Client::new(&path) };
@@ -344,12 +344,11 @@ mod tests {
         assert_eq!(kind(), Kind::Silent, "nothing accepts the connection");
         drop(listener);
         assert_eq!(kind(), Kind::Unreachable, "a stale socket");
-        fs::remove_dir_all(&place).expect("scratch");
     }
 
     #[test]
     fn socket_folder_that_others_can_write_is_refused() {
-        let place = std::env::temp_dir().join(format!("ashlar-owned-{}", std::process::id()));
+        let place = Folder::new("owned");
         let (folder, link) = (place.join("folder"), place.join("link"));
         fs::create_dir_all(&folder).expect("a folder");
         for (mode, good) in [(0o700, true), (0o770, false), (0o707, false), (0o755, false)] {
@@ -360,6 +359,5 @@ mod tests {
         let refused = check_owned(&link).expect_err("a link may lead anywhere");
         assert_eq!(refused.kind, Kind::Forbidden);
         assert!(check_owned(&place.join("none")).is_ok(), "nothing is there to be wrong");
-        fs::remove_dir_all(&place).expect("scratch");
     }
 }

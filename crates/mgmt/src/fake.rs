@@ -10,12 +10,14 @@ use crate::fake_files::FakeFiles;
 use crate::file_service::FileService;
 use crate::plan::{Action, FileSection, Step, name_depends_on};
 use crate::plant::{Outcome, Plant, Progress, StaleFiles};
+use crate::service::{Archive, Control};
 use classes::part::request::{Delete, Edit, Show};
 use geom::Class;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 use wire::pattern::Naming;
@@ -113,6 +115,12 @@ fn new_catalog() -> Catalog {
             Entry::of::<NoParams>("other", "Another."),
         ],
     }
+}
+
+/// A daemon that runs nothing, with its archive in a folder.
+pub fn control(plant: &Arc<FakePlant>, folder: &Path) -> Control {
+    let archive = Archive::new(folder, 2);
+    Control::new(Box::new(plant.clone()), catalog(), &Config::default(), archive)
 }
 
 #[derive(Default)]

@@ -7,6 +7,7 @@
 //! * [`clock`]: units of the clock, which are those of the product.
 //! * [`corpus`]: the folders of `fuzz/corpus`, replayed with seeded mutations.
 //! * [`disk`]: disks in memory, and providers of layers of a test's own.
+//! * [`Folder`]: a folder of one test.
 //! * [`formats`]: the tables of the page of on-disk formats.
 //! * [`iscsi`]: an initiator's connection in a simulated world, and an initiator over a socket.
 //! * [`nbd`], [`nvme`]: a client over a socket.
@@ -20,6 +21,7 @@ pub mod cable;
 pub mod contents;
 pub mod corpus;
 pub mod disk;
+mod folder;
 pub mod formats;
 pub mod iscsi;
 pub mod nbd;
@@ -29,6 +31,7 @@ pub mod seeds;
 pub mod user;
 pub mod wait;
 
+pub use folder::Folder;
 pub use noise::noise;
 pub use reactor::clock;
 pub use seeds::Seeds;

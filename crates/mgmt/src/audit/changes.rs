@@ -138,10 +138,9 @@ pub(super) fn differences(before: &Properties, after: &Properties) -> Vec<String
 mod tests {
     use super::*;
     use crate::api::ConsumerState;
-    use crate::config::Config;
-    use crate::fake::{FakePlant, catalog, geom_state};
-    use crate::service::Archive;
+    use crate::fake::{FakePlant, control, geom_state};
     use serde_json::json;
+    use std::path::Path;
     use std::sync::Arc;
 
     fn mirror(rate: u64, members: &[(&str, &str)]) -> SystemState {
@@ -164,9 +163,7 @@ mod tests {
     #[test]
     fn class_verb_is_recorded_with_former_and_present_values() {
         let plant = Arc::new(FakePlant::new());
-        let archive = Archive::new(&std::env::temp_dir(), 1);
-        let boxed = Box::new(plant.clone());
-        let control = Control::new(boxed, catalog(), &Config::default(), archive);
+        let control = control(&plant, Path::new("/nonexistent"));
         plant.set_extra(mirror(0, &[("d0", "ACTIVE"), ("d1", "ACTIVE")]));
         let former = Former::of(&control, "geom", &json!({ "class": "mirror" }));
         plant.set_extra(mirror(10, &[("d0", "ACTIVE"), ("d2", "NEW")]));
@@ -181,11 +178,7 @@ mod tests {
     #[test]
     fn steps_of_a_dry_run_are_no_changes() {
         let former = Former { source: Source::Answer, properties: None };
-        let control = {
-            let archive = Archive::new(&std::env::temp_dir(), 1);
-            let plant = Box::new(Arc::new(FakePlant::new()));
-            Control::new(plant, catalog(), &Config::default(), archive)
-        };
+        let control = control(&Arc::new(FakePlant::new()), Path::new("/nonexistent"));
         let answer = |dry_run| {
             let step = json!({ "what": "change disk d0", "why": "path \"a\" -> \"b\"" });
             json!({ "dry_run": dry_run, "steps": [step] }).to_string()

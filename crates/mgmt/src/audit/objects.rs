@@ -121,11 +121,10 @@ mod tests {
     use crate::audit::Former;
     use crate::audit::changes::differences;
     use crate::auth::{Role, Scope};
-    use crate::config::Config;
-    use crate::fake::{FakePlant, catalog};
-    use crate::service::Archive;
+    use crate::fake::{FakePlant, control};
     use serde_json::json;
     use std::sync::Arc;
+    use testkit::Folder;
 
     /// A state with one object of each kind; without them after a change.
     fn state(is_before: bool) -> SystemState {
@@ -203,16 +202,12 @@ mod tests {
 
     #[test]
     fn revoked_token_is_recorded_with_its_role_and_scope() {
-        let folder = std::env::temp_dir().join(format!("ashlar-former-{}", std::process::id()));
-        let archive = Archive::new(&folder, 1);
-        let plant = Box::new(Arc::new(FakePlant::new()));
-        let control = Control::new(plant, catalog(), &Config::default(), archive);
-        let control = control.with_api_folder(&folder);
+        let folder = Folder::new("former");
+        let control = control(&Arc::new(FakePlant::new()), &folder).with_api_folder(&folder);
         control.tokens().create("ci", Role::Viewer, Scope::default()).expect("a token");
         let former = Former::of(&control, "token.revoke", &json!({ "name": "ci" }));
         control.tokens().revoke("ci").expect("it is there");
         assert_eq!(former.changes(&control, "{}"), ["token ci: viewer of all -> -"]);
-        std::fs::remove_dir_all(&folder).expect("scratch");
     }
 
     #[test]

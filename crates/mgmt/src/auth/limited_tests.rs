@@ -6,15 +6,15 @@ use crate::api::{
     TraceQuery, TraceState,
 };
 use crate::auth::Scope;
-use crate::config::{Config, read};
-use crate::fake::{FakePlant, catalog};
+use crate::config::read;
+use crate::fake::{FakePlant, catalog, control};
 use crate::http::metrics::{self, Format};
 use crate::page::{self, Query};
-use crate::service::{Archive, Control};
+use crate::service::Control;
 use crate::verbs::{Run, VERBS, find};
 use serde_json::json;
-use std::path::PathBuf;
 use std::sync::Arc;
+use testkit::Folder;
 
 const CONFIG: &str = "
 [[disk]]
@@ -47,15 +47,14 @@ luns = { 0 = 'foreign0' }
 struct Site {
     control: Arc<Control>,
     plant: Arc<FakePlant>,
-    folder: PathBuf,
+    _folder: Folder,
 }
 
 impl Site {
     fn new(name: &str) -> Site {
-        let folder = std::env::temp_dir().join(format!("ashlar-{name}-{}", std::process::id()));
+        let folder = Folder::new(name);
         let plant = Arc::new(FakePlant::new());
-        let archive = Archive::new(&folder, 1);
-        let control = Control::new(Box::new(plant.clone()), catalog(), &Config::default(), archive);
+        let control = control(&plant, &folder);
         control.start(&read(CONFIG, "a.toml", &catalog()).expect("well-formed")).expect("started");
         let target = |name: &str, initiator: &str, group: &str, id: u64| TargetState {
             driver: "iscsi".to_owned(),
@@ -90,18 +89,12 @@ impl Site {
             port_groups: vec![ports("own", "iqn.a:own"), ports("foreign", "iqn.a:foreign")],
             ..SystemState::default()
         });
-        Site { control: Arc::new(control), plant, folder }
+        Site { control: Arc::new(control), plant, _folder: folder }
     }
 
     fn limited(&self, group: Option<&str>) -> Arc<Control> {
         let target = Some("iqn.a:own".to_owned());
         self.control.limited_to(&Scope { target, group: group.map(str::to_owned) })
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

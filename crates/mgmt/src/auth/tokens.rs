@@ -258,14 +258,11 @@ fn replace(folder: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn scratch(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("ashlar-token-{name}-{}", std::process::id()))
-    }
+    use testkit::Folder;
 
     #[test]
     fn token_survives_a_restart_until_it_is_revoked() {
-        let folder = scratch("restart");
+        let folder = Folder::new("token-restart");
         let scope = Scope { target: Some("iqn.a:t".into()), group: None };
         let store = TokenStore::open(&folder);
         let new = store.create("ci", Role::Operator, scope.clone()).expect("created");
@@ -279,14 +276,13 @@ mod tests {
         assert_eq!(store.revoke("ci").expect_err("gone").kind, Kind::NotFound);
         assert!(store.bearer(&new.text).is_none());
         assert!(TokenStore::open(&folder).bearer(&new.text).is_none());
-        fs::remove_dir_all(&folder).expect("scratch");
     }
 
     /// A3.
     #[test]
     fn file_contains_no_text_of_a_token_and_is_private() {
         use std::os::unix::fs::PermissionsExt;
-        let folder = scratch("private");
+        let folder = Folder::new("token-private");
         let store = TokenStore::open(&folder);
         let texts = ["a", "b"]
             .map(|name| store.create(name, Role::Viewer, Scope::default()).expect("created").text);
@@ -298,13 +294,12 @@ mod tests {
         }
         assert_ne!(texts[0], texts[1]);
         assert_eq!(fs::metadata(&file).expect("the file").permissions().mode() & 0o777, 0o600);
-        fs::remove_dir_all(&folder).expect("scratch");
     }
 
     /// A4.
     #[test]
     fn a14_token_is_read_while_a_change_waits_for_the_disk() {
-        let folder = scratch("slow");
+        let folder = Folder::new("token-slow");
         let store = TokenStore::open(&folder);
         let text = store.create("a", Role::Viewer, Scope::default()).expect("created").text;
         let fifo = folder.join(format!("{FILE}.new"));
@@ -326,12 +321,11 @@ mod tests {
             assert!(is_read, "the change kept the tokens locked");
         });
         assert!(store.bearer(&text).is_some() && store.count() == 1);
-        fs::remove_dir_all(&folder).expect("scratch");
     }
 
     #[test]
     fn wrong_texts_are_refused() {
-        let folder = scratch("wrong");
+        let folder = Folder::new("token-wrong");
         let store = TokenStore::open(&folder);
         let text = store.create("a", Role::Admin, Scope::default()).expect("created").text;
         let (cut, longer) = (text.get(..text.len() - 1).expect("ASCII"), format!("{text}0"));
@@ -344,13 +338,12 @@ mod tests {
             let refused = store.create(name, Role::Viewer, Scope::default()).err();
             assert_eq!(refused.map(|e| e.kind), Some(Kind::Usage), "{name}");
         }
-        fs::remove_dir_all(&folder).expect("scratch");
     }
 
     /// A5.
     #[test]
     fn damaged_file_admits_no_token_and_stays() {
-        let folder = scratch("damaged");
+        let folder = Folder::new("token-damaged");
         let text = TokenStore::open(&folder).create("a", Role::Admin, Scope::default());
         let text = text.expect("created").text;
         fs::write(folder.join(FILE), "{").expect("scratch");
@@ -359,6 +352,5 @@ mod tests {
         assert!(store.list().is_err());
         assert!(store.create("b", Role::Admin, Scope::default()).is_err());
         assert_eq!(fs::read_to_string(folder.join(FILE)).expect("the file"), "{");
-        fs::remove_dir_all(&folder).expect("scratch");
     }
 }

@@ -80,15 +80,11 @@ impl WebSessions {
 mod tests {
     use super::*;
     use crate::auth::{Role, Scope};
-    use std::path::PathBuf;
-
-    fn scratch(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("ashlar-web-{name}-{}", std::process::id()))
-    }
+    use testkit::Folder;
 
     #[test]
     fn a11_session_ends_by_time_logout_and_revocation() {
-        let folder = scratch("end");
+        let folder = Folder::new("web-end");
         let (tokens, sessions) = (TokenStore::open(&folder), WebSessions::default());
         let create = || tokens.create("ci", Role::Operator, Scope::default());
         let (text, now) = (create().expect("created").text, Instant::now());
@@ -109,12 +105,11 @@ mod tests {
         assert!(!is_open(&second, now));
         create().expect("created");
         assert!(!is_open(&second, now), "a new token of that name");
-        std::fs::remove_dir_all(&folder).expect("scratch");
     }
 
     #[test]
     fn a12_further_login_of_a_token_ends_its_oldest_session() {
-        let folder = scratch("many");
+        let folder = Folder::new("web-many");
         let (tokens, sessions) = (TokenStore::open(&folder), WebSessions::default());
         let texts = ["a", "b"]
             .map(|name| tokens.create(name, Role::Viewer, Scope::default()).expect("created").text);
@@ -131,6 +126,5 @@ mod tests {
         let open: Vec<bool> = own.iter().map(is_open).collect();
         assert_eq!(open.iter().filter(|is_open| **is_open).count(), PER_TOKEN_MAX);
         assert!(open.is_sorted(), "the newest ones: {open:?}");
-        std::fs::remove_dir_all(&folder).expect("scratch");
     }
 }

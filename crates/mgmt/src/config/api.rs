@@ -143,11 +143,10 @@ pub(super) fn check(config: &Config, out: &mut Vec<Problem>) {
 #[cfg(test)]
 mod tests {
     use crate::config::{ApiSections, Config, read, write};
-    use crate::fake::{FakePlant, catalog};
+    use crate::fake::{FakePlant, catalog, control};
     use crate::plan::{Action, Risk};
-    use crate::service::{Archive, Control};
-    use std::path::{Path, PathBuf};
     use std::sync::Arc;
+    use testkit::Folder;
 
     const TLS: &str = "tls_certificate = '/etc/a.pem'\ntls_key = '/etc/a.key'\n";
 
@@ -206,24 +205,12 @@ mod tests {
         assert_eq!(again.api_client[0].subject, "laptop");
     }
 
-    /// A folder for one test.
-    fn scratch(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("ashlar-api-{name}-{}", std::process::id()))
-    }
-
-    /// A daemon that runs nothing.
-    fn control(folder: &Path) -> Control {
-        let archive = Archive::new(folder, 1);
-        let plant = Box::new(Arc::new(FakePlant::new()));
-        Control::new(plant, catalog(), &Config::default(), archive)
-    }
-
     #[test]
     fn edit_is_one_safe_step_that_has_an_inverse() {
         let text = "[api]\nlisten = ['127.0.0.1:7320']\n";
         let config = read(text, "a.toml", &catalog()).expect("well-formed");
-        let folder = scratch("edit");
-        let control = control(&folder);
+        let folder = Folder::new("api-edit");
+        let control = control(&Arc::new(FakePlant::new()), &folder);
         let plan = control.plan(&config).expect("a plan");
         let [step] = plan.steps.as_slice() else { panic!("{:?}", plan.steps) };
         assert_eq!(
@@ -239,7 +226,6 @@ mod tests {
         control.apply(&config, &Default::default(), &mut |_| {}).expect("applied");
         assert_eq!(control.api().api, config.api);
         assert!(control.plan(&config).expect("a plan").steps.is_empty());
-        let _ = std::fs::remove_dir_all(&folder);
     }
 
     #[test]
@@ -247,8 +233,8 @@ mod tests {
         let text = "[api]\nlisten = ['0.0.0.0:7320']\ntls_certificate = '/nonexistent/a.pem'\n\
                     tls_key = '/nonexistent/a.key'\n";
         let config = read(text, "a.toml", &catalog()).expect("well-formed");
-        let folder = scratch("files");
-        let control = control(&folder);
+        let folder = Folder::new("api-files");
+        let control = control(&Arc::new(FakePlant::new()), &folder);
         let plan = control.plan(&config).expect("a plan");
         assert!(matches!(plan.steps[0].action, Action::Api { .. }));
         let (refused, awaited) = control.refused_steps(&plan);
@@ -258,7 +244,6 @@ mod tests {
         assert_eq!(control.api(), ApiSections::default());
         // A start serves everything else; the server of the API waits for the files.
         assert!(control.start(&config).expect("started").deferred.is_empty());
-        let _ = std::fs::remove_dir_all(&folder);
     }
 
     #[test]

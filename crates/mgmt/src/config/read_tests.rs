@@ -5,6 +5,7 @@ use crate::config::{DigestPolicy, LunMode, SOCKET_PATH_MAX, write};
 use crate::fake::ISCSI;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use testkit::Folder;
 
 #[derive(Deserialize, JsonSchema)]
 #[allow(dead_code)]
@@ -195,8 +196,7 @@ fn wrong_types_ranges_and_units_are_refused() {
 
 #[test]
 fn configuration_file_is_read_only_if_it_is_a_regular_file() {
-    let folder = std::env::temp_dir().join(format!("ashlar-read-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a scratch folder");
+    let folder = Folder::new("read");
     let (file, fifo) = (folder.join("a.toml"), folder.join("fifo"));
     std::fs::write(&file, " ".repeat(CONFIG_BYTES_MAX + 9)).expect("a scratch file");
     assert_eq!(read_text(&file).expect("readable").len(), CONFIG_BYTES_MAX + 1);
@@ -207,7 +207,6 @@ fn configuration_file_is_read_only_if_it_is_a_regular_file() {
     assert!(made.success());
     let error = read_text(&fifo).expect_err("it would wait for a writer");
     assert_eq!(error.to_string(), "not a regular file");
-    std::fs::remove_dir_all(&folder).expect("the scratch folder");
 }
 
 #[test]

@@ -10,12 +10,13 @@ use crate::fake::catalog;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use testkit::Folder;
 
-struct Machine(PathBuf);
+struct Machine(Folder);
 
 impl Machine {
     fn new(name: &str) -> Machine {
-        let folder = std::env::temp_dir().join(format!("ashlar-doc-{name}-{}", std::process::id()));
+        let folder = Folder::new(&format!("doc-{name}"));
         fs::create_dir_all(folder.join("sys/kernel")).expect("scratch");
         fs::create_dir_all(folder.join("self")).expect("scratch");
         Machine(folder)
@@ -33,7 +34,7 @@ impl Machine {
             self.write("ashlar.toml", text);
         }
         Facts {
-            proc: self.0.clone(),
+            proc: self.0.to_path_buf(),
             file,
             config: document.map(|text| read(text, "ashlar.toml", &catalog())),
             catalog: catalog(),
@@ -42,12 +43,6 @@ impl Machine {
             refused_steps: Vec::new(),
             version: "1.2.3".to_owned(),
         }
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -129,10 +129,11 @@ impl Archive {
 mod tests {
     use super::*;
     use crate::fake::catalog;
+    use testkit::Folder;
 
     #[test]
     fn archive_keeps_the_newest_configurations() {
-        let folder = std::env::temp_dir().join(format!("ashlar-archive-{}", std::process::id()));
+        let folder = Folder::new("archive");
         let archive = Archive::new(&folder, 3);
         assert_eq!(archive.list(), Ok(vec![]));
         let mut config = Config::default();
@@ -145,6 +146,5 @@ mod tests {
         let loaded = archive.load(4, &catalog()).expect("number 4");
         assert_eq!(loaded.daemon.cores, Some(4));
         assert_eq!(archive.load(2, &catalog()).expect_err("gone").kind, Kind::NoHistory);
-        fs::remove_dir_all(&folder).expect("scratch folder");
     }
 }

@@ -673,14 +673,13 @@ fn check_consent<'a>(steps: impl IntoIterator<Item = &'a Step>, consent: &Consen
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::{FakePlant, catalog};
+    use crate::fake::{FakePlant, control};
+    use testkit::Folder;
 
     #[test]
     fn a10_progress_of_others_names_no_object_to_a_limited_user() {
-        let folder = std::env::temp_dir().join(format!("ashlar-progress-{}", std::process::id()));
-        let plant = Box::new(Arc::new(FakePlant::new()));
-        let archive = Archive::new(&folder, 1);
-        let control = Arc::new(Control::new(plant, catalog(), &Config::default(), archive));
+        let folder = Folder::new("progress");
+        let control = Arc::new(control(&Arc::new(FakePlant::new()), &folder));
         let what = "create disk foreign0".to_owned();
         let line = ProgressLine { what, ..ProgressLine::default() };
         *lock(&control.shared.start) = Some(line.clone());
@@ -692,6 +691,5 @@ mod tests {
         assert_eq!(control.limited_refusal(busy()), busy());
         let refused = limited.limited_refusal(busy());
         assert!(refused.kind == Kind::Busy && !refused.source.contains("foreign0"), "{refused}");
-        let _ = std::fs::remove_dir_all(&folder);
     }
 }

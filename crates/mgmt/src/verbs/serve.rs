@@ -353,18 +353,18 @@ mod tests {
         assert_eq!(path, Path::new("/srv/a/history"));
     }
 
-    use crate::fake::{FakePlant, catalog};
+    use crate::fake::{FakePlant, catalog, control};
     use crate::service::Consent;
     use crate::verbs::status;
+    use testkit::Folder;
 
     #[test]
     fn stale_files_are_reread_by_an_unchanged_configuration() {
         let text = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:0']\n";
         let config = read(text, "a.toml", &catalog()).expect("well-formed");
         let plant = Arc::new(FakePlant::new());
-        let folder = std::env::temp_dir().join(format!("ashlar-renew-{}", std::process::id()));
-        let archive = Archive::new(&folder, 2);
-        let control = Control::new(Box::new(plant.clone()), catalog(), &Config::default(), archive);
+        let folder = Folder::new("renew");
+        let control = control(&plant, &folder);
         start_configured(&control, &config, false).expect("served");
         plant.stale("iqn.a:t", "tls_key /x has changed");
         let steps = control.plan(&config).expect("a plan").steps;
@@ -373,18 +373,14 @@ mod tests {
         assert_eq!(lines.collect::<Vec<_>>(), [(what, "tls_key /x has changed")]);
         control.apply(&config, &Consent::default(), &mut |_| {}).expect("applied");
         assert!(control.plan(&config).expect("a plan").steps.is_empty());
-        let _ = std::fs::remove_dir_all(&folder);
     }
 
     #[test]
     fn reload_of_a_pipe_or_device_removes_nothing() {
         let text = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:0']\n";
         let config = read(text, "a.toml", &catalog()).expect("well-formed");
-        let folder = std::env::temp_dir().join(format!("ashlar-reload-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("scratch");
-        let archive = Archive::new(&folder, 2);
-        let plant = Box::new(Arc::new(FakePlant::new()));
-        let control = Control::new(plant, catalog(), &Config::default(), archive);
+        let folder = Folder::new("reload");
+        let control = control(&Arc::new(FakePlant::new()), &folder);
         start_configured(&control, &config, false).expect("served");
         reload(&control, catalog, "/dev/null");
         assert_eq!(control.config().0.target.len(), 1, "what is read there is empty");
@@ -392,7 +388,6 @@ mod tests {
         std::fs::write(&file, "").expect("scratch");
         reload(&control, catalog, file.to_str().expect("a path"));
         assert!(control.config().0.target.is_empty(), "a file may be empty");
-        let _ = std::fs::remove_dir_all(&folder);
     }
 
     #[test]
@@ -401,24 +396,19 @@ mod tests {
         let group = "[[access]]\ntarget='iqn.a:t'\ngroup='g'\ninitiators=['*']\n\
                      luns={0='nowhere'}\n";
         let config = |text: &str| read(text, "a.toml", &catalog()).expect("well-formed");
-        let plant = Arc::new(FakePlant::new());
-        let folder = std::env::temp_dir().join(format!("ashlar-unwanted-{}", std::process::id()));
-        let archive = Archive::new(&folder, 2);
-        let control = Control::new(Box::new(plant), catalog(), &Config::default(), archive);
+        let folder = Folder::new("unwanted");
+        let control = control(&Arc::new(FakePlant::new()), &folder);
         start_configured(&control, &config(&format!("{target}{group}")), false)
             .expect("what can be");
         let steps = control.plan(&config(target)).expect("a plan").steps;
         let what: Vec<&str> = steps.iter().map(|s| s.what.as_str()).collect();
         assert_eq!(what, ["remove group g of iqn.a:t"], "or it would come with the next change");
-        let _ = std::fs::remove_dir_all(&folder);
     }
 
     #[test]
     fn unknown_state_is_an_error_and_not_an_empty_daemon() {
         let plant = Arc::new(FakePlant::new());
-        let archive = Archive::new(&std::env::temp_dir().join("ashlar-unused"), 2);
-        let boxed = Box::new(plant.clone());
-        let control = Control::new(boxed, catalog(), &Config::default(), archive);
+        let control = control(&plant, Path::new("/nonexistent"));
         assert!(status::status_answer(&control).is_ok());
         plant.refuse_state(Error::new(Kind::Stopping, "ask the daemon", "the daemon is stopping"));
         let error = status::status_answer(&control).expect_err("no state");
@@ -435,10 +425,8 @@ mod tests {
             [[geom]]\nclass='nop'\nname='good'\nprovider='d'\n";
         let config = read(text, "a.toml", &catalog()).expect("well-formed");
         let plant = Arc::new(FakePlant::new());
-        let folder = std::env::temp_dir().join(format!("ashlar-serve-{}", std::process::id()));
-        let archive = Archive::new(&folder, 2);
-        let boxed = Box::new(plant.clone());
-        let control = Control::new(boxed, catalog(), &Config::default(), archive);
+        let folder = Folder::new("serve");
+        let control = control(&plant, &folder);
         let error = start_configured(&control, &config, true).expect_err("strict");
         assert_eq!(error.at, "create geom lost (nop)");
         start_configured(&control, &config, false).expect("what can be");
@@ -451,6 +439,5 @@ mod tests {
         let at: Vec<&str> = answer.findings.iter().map(|f| f.at.as_str()).collect();
         assert_eq!(at, left, "each once");
         assert_eq!(answer.health, crate::api::Health::Failed);
-        std::fs::remove_dir_all(&folder).expect("scratch");
     }
 }

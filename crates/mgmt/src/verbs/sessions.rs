@@ -185,10 +185,10 @@ impl CommandVerb<Control> for SessionsParams {
 mod tests {
     use super::*;
     use crate::api::{SystemState, TargetState};
-    use crate::config::{Config, read};
-    use crate::fake::{FakePlant, catalog};
-    use crate::service::Archive;
+    use crate::config::read;
+    use crate::fake::{FakePlant, catalog, control};
     use std::sync::Arc;
+    use testkit::Folder;
 
     #[test]
     fn sessions_of_a_group_show_their_portal_and_no_refused_logins() {
@@ -206,9 +206,8 @@ mod tests {
         let denied = vec![Denied::default()];
         let plant = Arc::new(FakePlant::new());
         plant.set_extra(SystemState { targets: vec![target], denied, ..SystemState::default() });
-        let folder = std::env::temp_dir().join(format!("ashlar-group-{}", std::process::id()));
-        let archive = Archive::new(&folder, 1);
-        let control = Control::new(Box::new(plant), catalog(), &Config::default(), archive);
+        let folder = Folder::new("group");
+        let control = control(&plant, &folder);
         // The plant has sessions of configured targets only.
         let text = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:0']\n";
         let config = read(text, "a.toml", &catalog()).expect("well-formed");
@@ -219,6 +218,5 @@ mod tests {
         assert!(answer.sessions.len() == 1 && answer.denied.is_empty());
         let table = SessionsParams::table(&answer);
         assert!(table.contains("10.0.0.9:3260") && !table.contains("10.0.0.8:3260"), "{table}");
-        let _ = std::fs::remove_dir_all(&folder);
     }
 }

@@ -182,23 +182,13 @@ async fn send_all(queue: Arc<Queue>) {
 mod tests {
     use super::*;
     use crate::config::{Config, read};
-    use crate::fake::{FakePlant, catalog};
+    use crate::fake::{FakePlant, catalog, control};
     use crate::plan::Risk;
-    use crate::service::Archive;
     use serde_json::Value;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::path::PathBuf;
     use std::sync::mpsc;
-
-    /// A daemon that runs nothing, with the folder of its archive.
-    fn control(name: &str) -> (Control, PathBuf) {
-        let folder = format!("ashlar-webhook-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        let plant = Box::new(Arc::new(FakePlant::new()));
-        let archive = Archive::new(&folder, 1);
-        (Control::new(plant, catalog(), &Config::default(), archive), folder)
-    }
+    use testkit::Folder;
 
     fn config(url: &str, keys: &str) -> Config {
         let text = format!("[[webhook]]\nname = 'a'\nurl = '{url}'\n{keys}");
@@ -223,7 +213,8 @@ mod tests {
 
     #[test]
     fn edit_of_webhooks_is_one_safe_step_that_has_an_inverse() {
-        let (control, folder) = control("edit");
+        let folder = Folder::new("webhook-edit");
+        let control = control(&Arc::new(FakePlant::new()), &folder);
         let config = config("http://127.0.0.1:1/", "");
         let plan = control.plan(&config).expect("a plan");
         let [step] = plan.steps.as_slice() else { panic!("{:?}", plan.steps) };
@@ -236,24 +227,22 @@ mod tests {
         control.apply(&config, &Default::default(), &mut |_| {}).expect("applied");
         assert_eq!(control.webhooks(), config.webhook);
         assert!(control.plan(&config).expect("a plan").steps.is_empty());
-        let _ = std::fs::remove_dir_all(&folder);
     }
 
     #[test]
     fn webhook_whose_secret_cannot_be_read_is_refused_by_plan() {
-        let (control, folder) = control("secret");
+        let folder = Folder::new("webhook-secret");
+        let control = control(&Arc::new(FakePlant::new()), &folder);
         let config = config("http://127.0.0.1:1/", "secret = 'file:/nonexistent/key'\n");
         let plan = control.plan(&config).expect("a plan");
         let (refused, awaited) = control.refused_steps(&plan);
         assert!(awaited.is_empty() && refused.len() == 1, "{refused:?} {awaited:?}");
         assert!(refused[0].contains("file:/nonexistent/key"), "{refused:?}");
-        let _ = std::fs::remove_dir_all(&folder);
     }
 
     #[test]
     fn replaced_secret_signs_after_a_step_of_a_plan() {
-        let folder = std::env::temp_dir().join(format!("ashlar-secret-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let folder = Folder::new("secret");
         let key = folder.join("key");
         let write = |text: &str| {
             std::fs::write(&key, text).expect("a secret");
@@ -263,8 +252,7 @@ mod tests {
         write("the first secret");
         let config = config("http://127.0.0.1:1/", &format!("secret = 'file:{}'\n", key.display()));
         let plant = Arc::new(FakePlant::new());
-        let archive = Archive::new(&folder.join("history"), 1);
-        let control = Control::new(Box::new(plant.clone()), catalog(), &Config::default(), archive);
+        let control = control(&plant, &folder.join("history"));
         control.apply(&config, &Default::default(), &mut |_| {}).expect("applied");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
@@ -286,7 +274,6 @@ mod tests {
             control.apply(&config, &Default::default(), &mut |_| {}).expect("applied");
             assert_ne!(secret().await, first);
         });
-        let _ = std::fs::remove_dir_all(&folder);
     }
 
     #[test]
@@ -299,7 +286,8 @@ mod tests {
                 sender.send(receive(stream.expect("a connection"))).expect("the test waits");
             }
         });
-        let (control, folder) = control("events");
+        let folder = Folder::new("webhook-events");
+        let control = control(&Arc::new(FakePlant::new()), &folder);
         let config = config(&url, "level = 'info'\n");
         control.apply(&config, &Default::default(), &mut |_| {}).expect("applied");
         let webhooks = Webhooks::start(Arc::new(control));
@@ -309,6 +297,5 @@ mod tests {
         }
         drop(webhooks);
         server.join().expect("served");
-        let _ = std::fs::remove_dir_all(&folder);
     }
 }

@@ -1,10 +1,10 @@
 //! Test daemon with a folder of its own for each transcript, and its command runner.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use geom::{ArgKind, ArgSpec, MessageAnswer, VerbSpec};
+use testkit::Folder;
 
 use super::super::*;
 use crate::config::Catalog;
@@ -14,7 +14,7 @@ use crate::service::{Archive, Control};
 
 /// A daemon in a thread, and the folder it lives in.
 pub(super) struct Daemon {
-    pub(super) folder: PathBuf,
+    pub(super) folder: Folder,
     pub(super) plant: Arc<FakePlant>,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -32,8 +32,7 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 impl Daemon {
     pub(super) fn start() -> Daemon {
         let n = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("ashlar-cli-{}-{n}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("scratch");
+        let folder = Folder::new(&format!("cli-{n}"));
         let listening = BoundSocket::at(&folder.join("a.sock")).expect("free");
         let plant = Arc::new(FakePlant::new());
         let archive = Archive::new(&folder.join("history"), 8);
@@ -91,7 +90,6 @@ impl Drop for Daemon {
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the daemon ended well");
         }
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

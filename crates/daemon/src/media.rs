@@ -382,12 +382,12 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use testkit::Folder;
 
     /// T4 of reattach.rs.
     #[test]
     fn returned_disk_is_refused_while_another_disk_has_its_medium_open() {
-        let folder = std::env::temp_dir().join(format!("ashlar-returned-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = Folder::new("returned");
         let at = |name: &str| folder.join(name);
         std::fs::write(at("a.img"), "").unwrap();
         symlink("a.img", at("b.img")).unwrap();
@@ -406,7 +406,6 @@ mod tests {
         check_returned(&disk("b", false), &all(false), &[]).unwrap();
         // A disk does not exclude itself.
         check_returned(&disk("a", false), &all(false), open).unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     /// Paths in folders called `silent` do not answer.
@@ -445,8 +444,7 @@ mod tests {
 
     #[test]
     fn disk_whose_medium_does_not_answer_is_refused_and_others_are_checked() {
-        let folder = std::env::temp_dir().join(format!("ashlar-silent-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = Folder::new("silent");
         let disk = |name: &str, file: &str| {
             let section =
                 serde_json::json!({ "name": name, "kind": "file", "path": folder.join(file) });
@@ -467,6 +465,5 @@ mod tests {
         assert_eq!(found, [(0, Kind::Timeout, "b"), (2, Kind::Busy, "d")]);
         // Side by side: paths that hang together take the time of one.
         assert_eq!(*media.examined.borrow(), [["a", "b", "c", "d"]]);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! Openings that do not end: other disks, `status`, `plan` and `apply` do not wait for them.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 
@@ -10,6 +10,7 @@ use geom::Topology;
 use mgmt::config::{Config, DaemonConfig, Port, read};
 use mgmt::{Archive, Consent, Control};
 use serde_json::json;
+use testkit::Folder;
 
 use super::*;
 use crate::catalog::catalog;
@@ -61,6 +62,14 @@ fn openings(clock: fn() -> u64) -> (Openings, Receiver<String>, Sender<()>) {
 
 fn disk(name: &str, bytes: u64) -> DiskConfig {
     let section = json!({ "name": name, "kind": "memory", "size": bytes });
+    serde_json::from_value(section).expect("a disk")
+}
+
+/// A disk whose file is made if it is absent.
+fn file(name: &str, path: &Path, bytes: u64) -> DiskConfig {
+    let section = json!({
+        "name": name, "kind": "file", "path": path, "create": true, "size": bytes,
+    });
     serde_json::from_value(section).expect("a disk")
 }
 
@@ -122,13 +131,9 @@ fn failed_opening_is_not_used_again() {
 /// T2 of reattach.rs.
 #[test]
 fn file_is_made_and_extended_only_where_the_opening_may() {
-    let folder = std::env::temp_dir().join(format!("ashlar-makes-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new("makes");
     let path = folder.join("a.img");
-    let section = json!({
-        "name": "a", "kind": "file", "path": path, "create": true, "size": 2 * MIB,
-    });
-    let disk: DiskConfig = serde_json::from_value(section).expect("a disk");
+    let disk = file("a", &path, 2 * MIB);
     let (openings, _begins, _release) = openings(|| 0);
     let result = |may: FileChange| {
         openings.begin(&disk, may, || Ok(())).expect("a thread");
@@ -149,18 +154,13 @@ fn file_is_made_and_extended_only_where_the_opening_may() {
     std::fs::remove_file(&path).expect("removed");
     result(FileChange::Make).expect("it is made");
     assert_eq!(bytes(), 2 * MIB);
-    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 #[test]
 fn o4_abandoned_opening_leaves_no_file_that_it_made_and_every_other_file() {
-    let folder = std::env::temp_dir().join(format!("ashlar-abandons-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new("abandons");
     let path = folder.join("a.img");
-    let section = json!({
-        "name": "slow", "kind": "file", "path": path, "create": true, "size": MIB,
-    });
-    let file: DiskConfig = serde_json::from_value(section).expect("a disk");
+    let file = file("slow", &path, MIB);
     for existed in [false, true] {
         if existed {
             std::fs::write(&path, vec![1; MIB as usize]).expect("a file");
@@ -177,18 +177,13 @@ fn o4_abandoned_opening_leaves_no_file_that_it_made_and_every_other_file() {
         assert_eq!(opens(&openings, &next), Some(true));
         assert_eq!(path.exists(), existed);
     }
-    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 #[test]
 fn o4_file_of_an_opening_that_is_abandoned_after_its_end_is_removed() {
-    let folder = std::env::temp_dir().join(format!("ashlar-unused-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new("unused");
     let path = folder.join("a.img");
-    let section = json!({
-        "name": "a", "kind": "file", "path": path, "create": true, "size": MIB,
-    });
-    let file: DiskConfig = serde_json::from_value(section).expect("a disk");
+    let file = file("a", &path, MIB);
     let (openings, _begins, _release) = openings(|| 0);
     assert_eq!(begin(&openings, &file), Begun::Now);
     assert!(openings.wait("a", LONG, |_| {}) && path.exists());
@@ -197,26 +192,18 @@ fn o4_file_of_an_opening_that_is_abandoned_after_its_end_is_removed() {
     assert_eq!(begin(&openings, &next), Begun::Now);
     assert_eq!(opens(&openings, &next), Some(true));
     assert!(!path.exists());
-    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 #[test]
 fn o4_file_of_an_earlier_opening_that_is_not_wanted_is_opened_after_it() {
-    let folder = std::env::temp_dir().join(format!("ashlar-replaces-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new("replaces");
     let path = folder.join("a.img");
-    let section = |name: &str, bytes: u64| -> DiskConfig {
-        let section = json!({
-            "name": name, "kind": "file", "path": path, "create": true, "size": bytes,
-        });
-        serde_json::from_value(section).expect("a disk")
-    };
-    let (first, second) = (section("slow", MIB), section("slow", 2 * MIB));
+    let (first, second) = (file("slow", &path, MIB), file("slow", &path, 2 * MIB));
     let (openings, begins, release) = openings(|| 0);
     let waits = |disk: &DiskConfig, id: u64| openings.0.state.lock().has_to_wait(disk, id);
     assert_eq!(begin(&openings, &first), Begun::Now);
     assert_eq!(begins.recv_timeout(LONG).expect("it begins"), "slow");
-    let renamed = section("other", MIB);
+    let renamed = file("other", &path, MIB);
     assert!(!waits(&renamed, 2), "a wanted one is left to the checks of media");
     openings.abandon("slow");
     assert!(waits(&renamed, 2), "abandoned");
@@ -228,7 +215,6 @@ fn o4_file_of_an_earlier_opening_that_is_not_wanted_is_opened_after_it() {
     assert_eq!(opens(&openings, &second), Some(true));
     assert_eq!(std::fs::metadata(&path).expect("its file is there").len(), 2 * MIB);
     assert!(!waits(&renamed, 3), "all have ended");
-    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 #[test]
@@ -272,14 +258,13 @@ fn status_names_a_disk_whose_opening_takes_seconds() {
 
 /// A daemon in this process whose disk `slow` does not open until it is released.
 struct Site {
-    folder: PathBuf,
+    folder: Folder,
     control: Control,
 }
 
 impl Site {
     fn launched(name: &str) -> (Site, Receiver<String>, Sender<()>) {
-        let folder = std::env::temp_dir().join(format!("ashlar-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let folder = Folder::new(name);
         let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
         let launched = Config { daemon: settings.clone(), ..Config::default() };
         let (wrap, begins, release) = fake();
@@ -307,7 +292,6 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.control.plant().stop();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

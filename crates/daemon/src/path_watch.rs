@@ -222,6 +222,7 @@ mod tests {
     use std::sync::mpsc::{self, Receiver, Sender};
 
     use super::*;
+    use testkit::Folder;
 
     /// A wait that is over when it fails.
     const LONG: Duration = Duration::from_secs(60);
@@ -295,8 +296,7 @@ mod tests {
     #[test]
     #[cfg(not(miri))]
     fn paths_of_missing_disks_are_opened_unless_that_would_block() {
-        let folder = std::env::temp_dir().join(format!("ashlar-paths-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = Folder::new("paths");
         let probe = |name: &str| {
             let path = folder.join(name);
             SystemProber.probe(&WatchedPath { path, open: None })
@@ -308,6 +308,5 @@ mod tests {
         let fifo = std::process::Command::new("mkfifo").arg(folder.join("fifo")).status();
         assert!(fifo.unwrap().success());
         assert!(absent(probe("fifo")));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -300,6 +300,7 @@ mod tests {
 
     use super::*;
     use crate::catalog;
+    use testkit::Folder;
 
     #[test]
     fn sandbox_is_refused_beside_mounts_and_programs() {
@@ -369,18 +370,16 @@ mod tests {
 
     #[test]
     fn x4_inodes_of_folders_are_reported_without_those_of_devices() {
-        let base = std::env::temp_dir().join(format!("ashlar-inodes-{}", std::process::id()));
-        std::fs::create_dir_all(&base).expect("scratch");
-        let all = inodes(&BTreeSet::from([base.clone(), PathBuf::from(DEVICES)]));
+        let base = Folder::new("inodes");
+        let all = inodes(&BTreeSet::from([base.to_path_buf(), PathBuf::from(DEVICES)]));
         let about = base.metadata().expect("a folder");
-        std::fs::remove_dir_all(&base).expect("scratch");
         let path = base.to_str().expect("a path").to_owned();
         assert_eq!(all, [SandboxFolder { path, device: about.dev(), inode: about.ino() }]);
     }
 
     #[test]
     fn restricted_thread_changes_only_its_folders() {
-        let base = std::env::temp_dir().join(format!("ashlar-sandbox-{}", std::process::id()));
+        let base = Folder::new("sandbox");
         let (own, other) = (base.join("own"), base.join("other"));
         for folder in [&own, &other] {
             std::fs::create_dir_all(folder).expect("scratch");
@@ -397,7 +396,6 @@ mod tests {
             (status, is_written(&own), is_written(&elsewhere), is_read, runs)
         });
         let (status, own, other, is_read, runs) = thread.join().expect("it ended well");
-        std::fs::remove_dir_all(&base).expect("scratch");
         if status == RulesetStatus::NotEnforced {
             println!("not tested: the kernel has no Landlock");
             return;

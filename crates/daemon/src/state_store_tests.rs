@@ -239,7 +239,7 @@ fn torn_record_is_replaced_by_the_previous_one() {
 
 #[test]
 fn file_store_keeps_records_and_logs_its_actions() {
-    let folder = std::env::temp_dir().join(format!("ashlar-store-{}", std::process::id()));
+    let folder = testkit::Folder::new("store");
     let log: Arc<Mutex<Vec<String>>> = Arc::default();
     let listen = log.clone();
     let tell: Arc<ReportFn> = Arc::new(move |_: &str, text| listen.lock().push(text));
@@ -266,8 +266,8 @@ fn file_store_keeps_records_and_logs_its_actions() {
     let store = FileStateStore::start(&folder, tell).unwrap();
     assert_eq!(store.load("s", KIND).unwrap(), Some(b"one".to_vec()));
     assert!(log.lock()[0].contains("the one before it is used"));
+    fs::remove_dir_all(&*folder).unwrap();
     // The folder was removed: no save succeeds.
-    fs::remove_dir_all(&folder).unwrap();
     let (end, _) = save(&store, b"three");
     assert_eq!(end, Poll::Ready(Err(Errno::Io)));
 }

@@ -104,6 +104,7 @@ impl Openers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use testkit::Folder;
 
     #[test]
     fn holders_are_named_and_counted() {
@@ -130,7 +131,7 @@ mod tests {
     /// Folders as in /proc: links to anything but a block device do not count.
     #[test]
     fn only_open_block_devices_are_openers() {
-        let root = std::env::temp_dir().join(format!("ashlar-openers-{}", std::process::id()));
+        let root = Folder::new("openers");
         let fds = root.join("12/fd");
         fs::create_dir_all(&fds).unwrap();
         fs::write(root.join("12/comm"), "cat\u{7}ch\n").unwrap();
@@ -149,6 +150,5 @@ mod tests {
             let found = Openers::within(&root, LOOK_LIMIT).of([number.trim()].into_iter());
             assert_eq!(found, ["open in cat?ch (pid 12)"], "{name}");
         }
-        fs::remove_dir_all(&root).unwrap();
     }
 }

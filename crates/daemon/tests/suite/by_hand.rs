@@ -4,7 +4,6 @@
 //! one.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use daemon::{Daemon, catalog, class_verbs};
 use geom::{ArgKind, ArgSpec};
@@ -12,10 +11,11 @@ use mgmt::config::{Config, DaemonConfig, Port, read};
 use mgmt::plan::{manual_changes, settings};
 use mgmt::{Archive, Consent, Control};
 use serde_json::{Map, Value, json};
+use testkit::Folder;
 
 /// A daemon in this process that has carried out a configuration.
 pub(crate) struct Site {
-    pub(crate) folder: PathBuf,
+    pub(crate) folder: Folder,
     pub(crate) control: Control,
 }
 
@@ -28,8 +28,7 @@ impl Site {
 
     /// A daemon that has carried out nothing yet.
     pub(crate) fn launched(name: &str) -> Site {
-        let folder = std::env::temp_dir().join(format!("ashlar-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let folder = Folder::new(name);
         let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
         let launched = Config { daemon: settings.clone(), ..Config::default() };
         let plant = Daemon::start(&settings).expect("a daemon");
@@ -72,7 +71,6 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.control.plant().stop();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -7,6 +7,7 @@ use mgmt::api::Kind;
 use mgmt::config::{Config, DaemonConfig, Port, read};
 use mgmt::{Archive, Consent, Control};
 use reactor::{File, OpenHow};
+use testkit::Folder;
 
 use crate::by_hand::Site;
 
@@ -137,8 +138,7 @@ fn image_that_cannot_grow_so_far_is_refused() {
 /// A disk that was here before returns with its data, or not at all.
 #[test]
 fn lost_image_is_made_anew_only_after_its_section_was_removed() {
-    let folder = std::env::temp_dir().join(format!("ashlar-media-lost-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new("media-lost");
     let (state, file) = (folder.join("state"), folder.join("ashlar.toml"));
     let settings = DaemonConfig {
         cores: Some(1),
@@ -188,5 +188,4 @@ fn lost_image_is_made_anew_only_after_its_section_was_removed() {
     assert!(apply(&(made("") + other)).is_empty());
     assert!(image.exists(), "a new disk");
     control.plant().stop();
-    std::fs::remove_dir_all(&folder).expect("removed");
 }

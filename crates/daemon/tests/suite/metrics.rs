@@ -33,11 +33,6 @@ fn scrape(at: &str) -> String {
     text
 }
 
-fn over(site: Site) {
-    site.control.plant().stop();
-    let _ = std::fs::remove_dir_all(&site.folder);
-}
-
 #[test]
 fn metrics_listener_follows_edits_without_a_restart() {
     let site = Site::launched("metrics-edits");
@@ -65,7 +60,6 @@ fn metrics_listener_follows_edits_without_a_restart() {
     site.apply(&listening(&site, None));
     assert_eq!(address(&site), None);
     assert!(TcpStream::connect(&at).is_err());
-    over(site);
 }
 
 #[test]
@@ -88,7 +82,6 @@ fn metrics_address_in_use_does_not_stop_a_start() {
     drop(taken);
     site.apply(&without);
     assert!(scrape(&at).contains("ashlar_build_info{"));
-    over(site);
 }
 
 #[test]
@@ -105,7 +98,6 @@ fn scrape_over_tcp_shows_listeners_and_webhooks() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }
-    over(site);
 }
 
 /// A disk with a layer and a LUN.
@@ -174,5 +166,4 @@ fn figures_are_the_state_without_details_and_give_the_same_page() {
     assert_eq!(figures.geoms, expected.geoms);
     assert_eq!(figures.disks, expected.disks);
     assert_eq!(figures.targets, expected.targets);
-    over(site);
 }

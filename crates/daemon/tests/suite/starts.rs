@@ -28,8 +28,8 @@ use mgmt::config::{Catalog, Config, DaemonConfig, Port, read};
 use mgmt::{Archive, Control};
 use reactor::SeededRandom;
 use serde_json::json;
-use testkit::Seeds;
 use testkit::nbd::Client;
+use testkit::{Folder, Seeds};
 use wire::nbd::Form;
 use wire::nbd::codes::{kind, rep};
 
@@ -112,7 +112,7 @@ impl Unit {
 
 /// The folder of a seed and its contents.
 struct Site {
-    folder: PathBuf,
+    folder: Folder,
     /// Images that are away.
     away: Vec<u64>,
     units: Vec<Unit>,
@@ -120,12 +120,6 @@ struct Site {
     taken: Option<TcpListener>,
     at: SocketAddr,
     server: SilentServer,
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
 }
 
 fn image(folder: &Path, number: u64) -> PathBuf {
@@ -161,8 +155,7 @@ fn fill(folder: &Path, number: u64, bytes_of: u64, blocks: u64) {
 
 impl Site {
     fn new(seed: u64, random: &mut SeededRandom, far: SocketAddr) -> Site {
-        let folder = std::env::temp_dir().join(format!("ashlar-st-{}-{seed}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let folder = Folder::new(&format!("st-{seed}"));
         // Members of layers, and disks without layers.
         let mut units = Vec::new();
         let whole = 1 + random.below(3);

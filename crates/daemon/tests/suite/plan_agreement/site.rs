@@ -3,9 +3,9 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::PathBuf;
 
 use rig::papers::{Good, Papers};
+use testkit::Folder;
 
 /// Names of the files of TLS in a site. The second key is that of another certificate.
 const TLS_FILES: [(&str, &str); 4] = [
@@ -28,13 +28,11 @@ pub fn papers() -> Papers {
 }
 
 /// The folder of a walk, removed on drop.
-pub struct Site(pub PathBuf);
+pub struct Site(pub Folder);
 
 impl Site {
     pub fn new(seed: u64, papers: &Papers) -> Site {
-        let name = format!("ashlar-plan-agreement-{}-{seed}", std::process::id());
-        let site = Site(std::env::temp_dir().join(name));
-        std::fs::create_dir_all(&site.0).expect("a folder");
+        let site = Site(Folder::new(&format!("plan-agreement-{seed}")));
         symlink("image", site.0.join("alias")).expect("a link");
         let secrets = [("good", 0o600), ("back", 0o600), ("open", 0o644)];
         for (name, mode) in secrets {
@@ -46,11 +44,5 @@ impl Site {
             std::fs::copy(papers.file(from), site.0.join(to)).expect(to);
         }
         site
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

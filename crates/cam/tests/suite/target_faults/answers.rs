@@ -37,38 +37,43 @@ struct Row {
 
 type Text = &'static str;
 
-const INTERNAL: &str = "04/44/00";
-const NOT_READY: &str = "02/04/03";
+/// The error of the disk's user, and the status that a host gets for a WRITE and for a READ.
+type Ends = (Errno, Text);
 
-const fn row(name: Text, reply: Reply, error: Errno, both: Text, last: Text) -> Row {
+const INTERNAL: Ends = (Errno::RemoteIo, "04/44/00");
+const INVALID: Ends = (Errno::Inval, "04/44/00");
+const NOT_READY: Ends = (Errno::NxIo, "02/04/03");
+const BUSY: Ends = (Errno::Busy, "BUSY");
+
+const fn row(name: Text, reply: Reply, (error, both): Ends, last: Text) -> Row {
     Row { name, reply, error, write: both, read: both, last, trouble: "", severity: "OK" }
 }
 
 /// A status without sense data.
-const fn answer(name: Text, code: u8, error: Errno, both: Text, last: Text) -> Row {
-    row(name, reply(0, None, u32::MAX, code), error, both, last)
+const fn answer(name: Text, code: u8, ends: Ends, last: Text) -> Row {
+    row(name, reply(0, None, u32::MAX, code), ends, last)
 }
 
 /// CHECK CONDITION with fixed sense data.
-const fn check(sense: (u8, u8, u8), error: Errno, both: Text, last: Text) -> Row {
-    row("CHECK CONDITION", code(sense.0, sense.1, sense.2), error, both, last)
+const fn check(sense: (u8, u8, u8), ends: Ends, last: Text) -> Row {
+    row("CHECK CONDITION", code(sense.0, sense.1, sense.2), ends, last)
 }
 
 const fn medium(name: Text, reply: Reply, last: Text) -> Row {
     let read = "03/11/00 at 5";
-    Row { read, ..row(name, reply, Errno::Io, "03/0c/00 at 5", last) }
+    Row { read, ..row(name, reply, (Errno::Io, "03/0c/00 at 5"), last) }
 }
 
 const fn odd(make: fn() -> Odd) -> Reply {
     Reply { odd: make, ..reply(0, None, u32::MAX, ODD) }
 }
 
-const fn odd_row(name: Text, make: fn() -> Odd, error: Errno, both: Text, last: Text) -> Row {
-    row(name, odd(make), error, both, last)
+const fn odd_row(name: Text, make: fn() -> Odd, ends: Ends, last: Text) -> Row {
+    row(name, odd(make), ends, last)
 }
 
 const fn reject(name: Text, make: fn() -> Odd, last: Text) -> Row {
-    odd_row(name, make, Errno::RemoteIo, INTERNAL, last)
+    odd_row(name, make, INTERNAL, last)
 }
 
 const fn code(key: u8, asc: u8, ascq: u8) -> Reply {
@@ -86,92 +91,73 @@ fn deferred() -> Odd {
 }
 
 const ROWS: &[Row] = &[
-    answer("CONDITION MET", 0x04, Errno::RemoteIo, INTERNAL, "CONDITION MET (SCSI status 04)"),
-    answer("BUSY", 0x08, Errno::Busy, "BUSY", "BUSY (SCSI status 08)"),
-    answer("INTERMEDIATE", 0x10, Errno::RemoteIo, INTERNAL, "SCSI status 10"),
-    answer("INTERMEDIATE-CONDITION MET", 0x14, Errno::RemoteIo, INTERNAL, "SCSI status 14"),
+    answer("CONDITION MET", 0x04, INTERNAL, "CONDITION MET (SCSI status 04)"),
+    answer("BUSY", 0x08, BUSY, "BUSY (SCSI status 08)"),
+    answer("INTERMEDIATE", 0x10, INTERNAL, "SCSI status 10"),
+    answer("INTERMEDIATE-CONDITION MET", 0x14, INTERNAL, "SCSI status 14"),
     answer(
         "RESERVATION CONFLICT",
         0x18,
-        Errno::Conflict,
-        "RESERVATION CONFLICT",
+        (Errno::Conflict, "RESERVATION CONFLICT"),
         "RESERVATION CONFLICT (SCSI status 18)",
     ),
-    answer("COMMAND TERMINATED", 0x22, Errno::RemoteIo, INTERNAL, "SCSI status 22"),
-    answer("TASK SET FULL", 0x28, Errno::Busy, "BUSY", "TASK SET FULL (SCSI status 28)"),
-    answer("ACA ACTIVE", 0x30, Errno::RemoteIo, INTERNAL, "ACA ACTIVE (SCSI status 30)"),
-    answer("TASK ABORTED", 0x40, Errno::RemoteIo, INTERNAL, "TASK ABORTED (SCSI status 40)"),
-    answer("an unknown status", 0x5a, Errno::RemoteIo, INTERNAL, "SCSI status 5a"),
+    answer("COMMAND TERMINATED", 0x22, INTERNAL, "SCSI status 22"),
+    answer("TASK SET FULL", 0x28, BUSY, "TASK SET FULL (SCSI status 28)"),
+    answer("ACA ACTIVE", 0x30, INTERNAL, "ACA ACTIVE (SCSI status 30)"),
+    answer("TASK ABORTED", 0x40, INTERNAL, "TASK ABORTED (SCSI status 40)"),
+    answer("an unknown status", 0x5a, INTERNAL, "SCSI status 5a"),
     Row {
         trouble: "requests fail after 60 s",
         severity: "DEGRADED",
-        ..answer("no answer", MUTE, Errno::TimedOut, "0b/3e/02", "the command timed out")
+        ..answer("no answer", MUTE, (Errno::TimedOut, "0b/3e/02"), "the command timed out")
     },
     odd_row(
         "no sense data",
         || Odd::Status(2, Vec::new()),
-        Errno::RemoteIo,
         INTERNAL,
         "CHECK CONDITION without sense data (SCSI status 02)",
     ),
     odd_row(
         "sense data of an unknown format",
         || sense(&[0x7e; 18]),
-        Errno::RemoteIo,
         INTERNAL,
         "sense data that cannot be read: RESPONSE CODE has a value that is not allowed (byte 0)",
     ),
     odd_row(
         "sense data of one byte",
         || sense(&[0x70]),
-        Errno::RemoteIo,
         INTERNAL,
         "sense data that cannot be read: SENSE KEY is cut short (byte 0)",
     ),
-    check(
-        (0x02, 0x04, 0x00),
-        Errno::NxIo,
-        NOT_READY,
-        "LOGICAL UNIT NOT READY, CAUSE NOT REPORTABLE (2/04/00)",
-    ),
-    check(
-        (0x02, 0x04, 0x01),
-        Errno::Busy,
-        "BUSY",
-        "LOGICAL UNIT IS IN PROCESS OF BECOMING READY (2/04/01)",
-    ),
+    check((0x02, 0x04, 0x00), NOT_READY, "LOGICAL UNIT NOT READY, CAUSE NOT REPORTABLE (2/04/00)"),
+    check((0x02, 0x04, 0x01), BUSY, "LOGICAL UNIT IS IN PROCESS OF BECOMING READY (2/04/01)"),
     check(
         (0x02, 0x04, 0x02),
-        Errno::NxIo,
         NOT_READY,
         "LOGICAL UNIT NOT READY, INITIALIZING COMMAND REQUIRED (2/04/02)",
     ),
     check(
         (0x02, 0x04, 0x03),
-        Errno::NxIo,
         NOT_READY,
         "LOGICAL UNIT NOT READY, MANUAL INTERVENTION REQUIRED (2/04/03)",
     ),
-    check((0x02, 0x04, 0x04), Errno::Busy, "BUSY", "additional sense (2/04/04)"),
+    check((0x02, 0x04, 0x04), BUSY, "additional sense (2/04/04)"),
     check(
         (0x02, 0x04, 0x0a),
-        Errno::NxIo,
         NOT_READY,
         "LOGICAL UNIT NOT ACCESSIBLE, ASYMMETRIC ACCESS STATE TRANSITION (2/04/0a)",
     ),
     check(
         (0x02, 0x04, 0x0b),
-        Errno::NxIo,
         NOT_READY,
         "LOGICAL UNIT NOT ACCESSIBLE, TARGET PORT IN STANDBY STATE (2/04/0b)",
     ),
     check(
         (0x02, 0x04, 0x0c),
-        Errno::NxIo,
         NOT_READY,
         "LOGICAL UNIT NOT ACCESSIBLE, TARGET PORT IN UNAVAILABLE STATE (2/04/0c)",
     ),
-    check((0x02, 0x3a, 0x00), Errno::NxIo, NOT_READY, "MEDIUM NOT PRESENT (2/3a/00)"),
+    check((0x02, 0x3a, 0x00), NOT_READY, "MEDIUM NOT PRESENT (2/3a/00)"),
     medium("unrecovered read error", code(3, 0x11, 0), "UNRECOVERED READ ERROR (3/11/00)"),
     medium("write error", code(3, 0x0c, 0), "WRITE ERROR (3/0c/00)"),
     medium("medium format corrupted", code(3, 0x31, 0), "additional sense (3/31/00)"),
@@ -181,66 +167,28 @@ const ROWS: &[Row] = &[
         "WRITE ERROR (3/0c/00)",
     ),
     medium("deferred", odd(deferred), "WRITE ERROR (3/0c/00)"),
-    check((0x04, 0x44, 0x00), Errno::RemoteIo, INTERNAL, "INTERNAL TARGET FAILURE (4/44/00)"),
-    check((0x05, 0x20, 0x00), Errno::Inval, INTERNAL, "INVALID COMMAND OPERATION CODE (5/20/00)"),
-    check(
-        (0x05, 0x21, 0x00),
-        Errno::Inval,
-        INTERNAL,
-        "LOGICAL BLOCK ADDRESS OUT OF RANGE (5/21/00)",
-    ),
-    check((0x05, 0x24, 0x00), Errno::Inval, INTERNAL, "INVALID FIELD IN CDB (5/24/00)"),
-    check((0x06, 0x2a, 0x01), Errno::NxIo, NOT_READY, "MODE PARAMETERS CHANGED (6/2a/01)"),
-    check(
-        (0x06, 0x38, 0x07),
-        Errno::RemoteIo,
-        INTERNAL,
-        "THIN PROVISIONING SOFT THRESHOLD REACHED (6/38/07)",
-    ),
-    check((0x07, 0x27, 0x00), Errno::RoFs, "07/27/00", "WRITE PROTECTED (7/27/00)"),
+    check((0x04, 0x44, 0x00), INTERNAL, "INTERNAL TARGET FAILURE (4/44/00)"),
+    check((0x05, 0x20, 0x00), INVALID, "INVALID COMMAND OPERATION CODE (5/20/00)"),
+    check((0x05, 0x21, 0x00), INVALID, "LOGICAL BLOCK ADDRESS OUT OF RANGE (5/21/00)"),
+    check((0x05, 0x24, 0x00), INVALID, "INVALID FIELD IN CDB (5/24/00)"),
+    check((0x06, 0x2a, 0x01), NOT_READY, "MODE PARAMETERS CHANGED (6/2a/01)"),
+    check((0x06, 0x38, 0x07), INTERNAL, "THIN PROVISIONING SOFT THRESHOLD REACHED (6/38/07)"),
+    check((0x07, 0x27, 0x00), (Errno::RoFs, "07/27/00"), "WRITE PROTECTED (7/27/00)"),
     check(
         (0x07, 0x27, 0x07),
-        Errno::NoSpc,
-        "07/27/07",
+        (Errno::NoSpc, "07/27/07"),
         "SPACE ALLOCATION FAILED WRITE PROTECT (7/27/07)",
     ),
-    check((0x09, 0x80, 0x00), Errno::RemoteIo, INTERNAL, "additional sense (9/80/00)"),
-    check(
-        (0x0a, 0x00, 0x00),
-        Errno::RemoteIo,
-        INTERNAL,
-        "NO ADDITIONAL SENSE INFORMATION (a/00/00)",
-    ),
-    check((0x0b, 0x47, 0x03), Errno::RemoteIo, INTERNAL, "additional sense (b/47/03)"),
-    check(
-        (0x0d, 0x00, 0x00),
-        Errno::RemoteIo,
-        INTERNAL,
-        "NO ADDITIONAL SENSE INFORMATION (d/00/00)",
-    ),
-    check(
-        (0x0e, 0x1d, 0x00),
-        Errno::RemoteIo,
-        INTERNAL,
-        "MISCOMPARE DURING VERIFY OPERATION (e/1d/00)",
-    ),
-    check(
-        (0x0f, 0x00, 0x00),
-        Errno::RemoteIo,
-        INTERNAL,
-        "NO ADDITIONAL SENSE INFORMATION (f/00/00)",
-    ),
-    odd_row(
-        "target failure",
-        || Odd::Failure(1),
-        Errno::RemoteIo,
-        INTERNAL,
-        "target failure (iSCSI response 01)",
-    ),
+    check((0x09, 0x80, 0x00), INTERNAL, "additional sense (9/80/00)"),
+    check((0x0a, 0x00, 0x00), INTERNAL, "NO ADDITIONAL SENSE INFORMATION (a/00/00)"),
+    check((0x0b, 0x47, 0x03), INTERNAL, "additional sense (b/47/03)"),
+    check((0x0d, 0x00, 0x00), INTERNAL, "NO ADDITIONAL SENSE INFORMATION (d/00/00)"),
+    check((0x0e, 0x1d, 0x00), INTERNAL, "MISCOMPARE DURING VERIFY OPERATION (e/1d/00)"),
+    check((0x0f, 0x00, 0x00), INTERNAL, "NO ADDITIONAL SENSE INFORMATION (f/00/00)"),
+    odd_row("target failure", || Odd::Failure(1), INTERNAL, "target failure (iSCSI response 01)"),
     odd_row(
         "a response code of a vendor",
         || Odd::Failure(0x80),
-        Errno::RemoteIo,
         INTERNAL,
         "the target did not complete the command (iSCSI response 80)",
     ),
@@ -277,21 +225,14 @@ const ROWS: &[Row] = &[
     odd_row(
         "Reject, unsupported",
         unsupported,
-        Errno::Inval,
-        INTERNAL,
+        INVALID,
         "rejected by the target: command not supported (iSCSI reason 05)",
     ),
     Row {
         trouble: "7 sessions have ended with this command under way",
         // Of its only portal.
         severity: "FAILED",
-        ..odd_row(
-            "the session ends",
-            || Odd::Drop,
-            Errno::RemoteIo,
-            INTERNAL,
-            "the nexus to the device was lost",
-        )
+        ..odd_row("the session ends", || Odd::Drop, INTERNAL, "the nexus to the device was lost")
     },
 ];
 

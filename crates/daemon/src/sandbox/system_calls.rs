@@ -28,188 +28,73 @@ type Number = libc::c_long;
 /// Of every processor; the crate `libc` has it for some only.
 const FCHMODAT2: Number = 452;
 
+/// The numbers of calls, by their names in the crate `libc`.
+macro_rules! calls {
+    ($($name:ident)*) => { &[$(libc::$name),*] };
+}
+
 /// Requests, and the events that end a wait of a thread.
-const IO: &[Number] = &[
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_pread64,
-    libc::SYS_preadv,
-    libc::SYS_preadv2,
-    libc::SYS_write,
-    libc::SYS_writev,
-    libc::SYS_pwrite64,
-    libc::SYS_pwritev,
-    libc::SYS_pwritev2,
-    libc::SYS_ioctl,
-    libc::SYS_fcntl,
-    libc::SYS_dup,
-    libc::SYS_dup3,
-    libc::SYS_close,
-    libc::SYS_pipe2,
-    libc::SYS_eventfd2,
-    libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_ppoll,
-    libc::SYS_pselect6,
-    libc::SYS_inotify_init1,
-    libc::SYS_inotify_add_watch,
-    libc::SYS_inotify_rm_watch,
-];
+const IO: &[Number] = calls! {
+    SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register SYS_read SYS_readv SYS_pread64
+    SYS_preadv SYS_preadv2 SYS_write SYS_writev SYS_pwrite64 SYS_pwritev SYS_pwritev2 SYS_ioctl
+    SYS_fcntl SYS_dup SYS_dup3 SYS_close SYS_pipe2 SYS_eventfd2 SYS_epoll_create1 SYS_epoll_ctl
+    SYS_epoll_pwait SYS_epoll_pwait2 SYS_ppoll SYS_pselect6 SYS_inotify_init1 SYS_inotify_add_watch
+    SYS_inotify_rm_watch
+};
 
 /// Images, state, history and configuration.
-const FILES: &[Number] = &[
-    libc::SYS_openat,
-    libc::SYS_openat2,
-    libc::SYS_lseek,
-    libc::SYS_statx,
-    libc::SYS_newfstatat,
-    libc::SYS_fstat,
-    libc::SYS_statfs,
-    libc::SYS_fstatfs,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_readlinkat,
-    libc::SYS_getdents64,
-    libc::SYS_getcwd,
-    libc::SYS_umask,
-    libc::SYS_mkdirat,
-    libc::SYS_unlinkat,
-    libc::SYS_renameat,
-    libc::SYS_renameat2,
-    libc::SYS_linkat,
-    libc::SYS_symlinkat,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    FCHMODAT2,
-    libc::SYS_fchown,
-    libc::SYS_fchownat,
-    libc::SYS_utimensat,
-    libc::SYS_truncate,
-    libc::SYS_ftruncate,
-    libc::SYS_fallocate,
-    libc::SYS_fadvise64,
-    libc::SYS_fsync,
-    libc::SYS_fdatasync,
-    libc::SYS_sync_file_range,
-    libc::SYS_syncfs,
-    libc::SYS_copy_file_range,
-    libc::SYS_sendfile,
-    libc::SYS_flock,
-    libc::SYS_getxattr,
-    libc::SYS_lgetxattr,
-    libc::SYS_fgetxattr,
-    libc::SYS_setxattr,
-    libc::SYS_fsetxattr,
-    libc::SYS_listxattr,
-    libc::SYS_flistxattr,
-    libc::SYS_removexattr,
-    libc::SYS_fremovexattr,
-];
+const FILES: &[Number] = calls! {
+    SYS_openat SYS_openat2 SYS_lseek SYS_statx SYS_newfstatat SYS_fstat SYS_statfs SYS_fstatfs
+    SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getdents64 SYS_getcwd SYS_umask SYS_mkdirat
+    SYS_unlinkat SYS_renameat SYS_renameat2 SYS_linkat SYS_symlinkat SYS_fchmod SYS_fchmodat
+    SYS_fchown SYS_fchownat SYS_utimensat SYS_truncate SYS_ftruncate SYS_fallocate SYS_fadvise64
+    SYS_fsync SYS_fdatasync SYS_sync_file_range SYS_syncfs SYS_copy_file_range SYS_sendfile
+    SYS_flock SYS_getxattr SYS_lgetxattr SYS_fgetxattr SYS_setxattr SYS_fsetxattr SYS_listxattr
+    SYS_flistxattr SYS_removexattr SYS_fremovexattr
+};
 
 /// Portals, buses, NBD servers, the API, names of hosts, and reports to systemd. `socket` has a
 /// rule of its own.
-const NETWORK: &[Number] = &[
-    libc::SYS_socketpair,
-    libc::SYS_bind,
-    libc::SYS_listen,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_connect,
-    libc::SYS_shutdown,
-    libc::SYS_getsockname,
-    libc::SYS_getpeername,
-    libc::SYS_getsockopt,
-    libc::SYS_setsockopt,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_sendmmsg,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_recvmmsg,
-];
+const NETWORK: &[Number] = calls! {
+    SYS_socketpair SYS_bind SYS_listen SYS_accept SYS_accept4 SYS_connect SYS_shutdown
+    SYS_getsockname SYS_getpeername SYS_getsockopt SYS_setsockopt SYS_sendto SYS_sendmsg
+    SYS_sendmmsg SYS_recvfrom SYS_recvmsg SYS_recvmmsg
+};
 
 /// Memory. `mmap` and `mprotect` have rules of their own.
-const MEMORY: &[Number] =
-    &[libc::SYS_brk, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_getrandom];
+const MEMORY: &[Number] = calls! {
+    SYS_brk SYS_munmap SYS_mremap SYS_madvise SYS_getrandom
+};
 
 /// Threads, clocks, signals, and the end of the process, which a panic may order. `clone` has a
 /// rule of its own.
-const THREADS: &[Number] = &[
-    libc::SYS_futex,
-    libc::SYS_set_robust_list,
-    libc::SYS_get_robust_list,
-    libc::SYS_set_tid_address,
-    libc::SYS_rseq,
-    libc::SYS_membarrier,
-    libc::SYS_gettid,
-    libc::SYS_getcpu,
-    libc::SYS_prctl,
-    libc::SYS_sched_yield,
-    libc::SYS_sched_getparam,
-    libc::SYS_sched_getscheduler,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_getres,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_gettimeofday,
-    libc::SYS_nanosleep,
-    libc::SYS_restart_syscall,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_sigaltstack,
-    libc::SYS_tgkill,
-    libc::SYS_tkill,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-];
+const THREADS: &[Number] = calls! {
+    SYS_futex SYS_set_robust_list SYS_get_robust_list SYS_set_tid_address SYS_rseq SYS_membarrier
+    SYS_gettid SYS_getcpu SYS_prctl SYS_sched_yield SYS_sched_getparam SYS_sched_getscheduler
+    SYS_sched_getaffinity SYS_sched_setaffinity SYS_clock_gettime SYS_clock_getres
+    SYS_clock_nanosleep SYS_gettimeofday SYS_nanosleep SYS_restart_syscall SYS_rt_sigaction
+    SYS_rt_sigprocmask SYS_rt_sigreturn SYS_sigaltstack SYS_tgkill SYS_tkill SYS_exit SYS_exit_group
+};
 
 /// Identity of the process and of the machine.
-const IDENTITY: &[Number] = &[
-    libc::SYS_getpid,
-    libc::SYS_getppid,
-    libc::SYS_getuid,
-    libc::SYS_geteuid,
-    libc::SYS_getgid,
-    libc::SYS_getegid,
-    libc::SYS_getgroups,
-    libc::SYS_getrusage,
-    libc::SYS_prlimit64,
-    libc::SYS_sysinfo,
-    libc::SYS_uname,
-];
+const IDENTITY: &[Number] = calls! {
+    SYS_getpid SYS_getppid SYS_getuid SYS_geteuid SYS_getgid SYS_getegid SYS_getgroups SYS_getrusage
+    SYS_prlimit64 SYS_sysinfo SYS_uname
+};
 
 /// Calls that only this processor has besides their successors, which the lists above name.
 #[cfg(target_arch = "x86_64")]
-const FORMER: &[Number] = &[
-    libc::SYS_open,
-    libc::SYS_stat,
-    libc::SYS_lstat,
-    libc::SYS_access,
-    libc::SYS_readlink,
-    libc::SYS_mkdir,
-    libc::SYS_rmdir,
-    libc::SYS_unlink,
-    libc::SYS_rename,
-    libc::SYS_link,
-    libc::SYS_symlink,
-    libc::SYS_chmod,
-    libc::SYS_chown,
-    libc::SYS_lchown,
-    libc::SYS_dup2,
-    libc::SYS_pipe,
-    libc::SYS_poll,
-    libc::SYS_select,
-    libc::SYS_epoll_wait,
-];
+const FORMER: &[Number] = calls! {
+    SYS_open SYS_stat SYS_lstat SYS_access SYS_readlink SYS_mkdir SYS_rmdir SYS_unlink SYS_rename
+    SYS_link SYS_symlink SYS_chmod SYS_chown SYS_lchown SYS_dup2 SYS_pipe SYS_poll SYS_select
+    SYS_epoll_wait
+};
 #[cfg(not(target_arch = "x86_64"))]
 const FORMER: &[Number] = &[];
+
+/// Calls that are permitted with any argument.
+const LISTS: [&[Number]; 8] =
+    [IO, FILES, &[FCHMODAT2], NETWORK, MEMORY, THREADS, IDENTITY, FORMER];
 
 /// Families of sockets: Unix, TCP, names of hosts and interfaces (netlink), Ethernet of AoE.
 const FAMILIES: [libc::c_int; 5] =
@@ -217,10 +102,9 @@ const FAMILIES: [libc::c_int; 5] =
 
 /// The filter as a program for the kernel.
 pub(super) fn filter(refusal: SystemCalls) -> Result<BpfProgram, BackendError> {
-    let lists = [IO, FILES, NETWORK, MEMORY, THREADS, IDENTITY, FORMER];
     // An empty list of rules permits every argument.
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        lists.into_iter().flatten().map(|&number| (number, Vec::new())).collect();
+        LISTS.into_iter().flatten().map(|&number| (number, Vec::new())).collect();
     // The low half of an argument has all bits that are compared.
     let rule = |argument, op, value: libc::c_int| -> Result<SeccompRule, BackendError> {
         let low = SeccompCmpArgLen::Dword;
@@ -314,7 +198,7 @@ mod tests {
 
     #[test]
     fn no_call_is_listed_twice() {
-        let mut all = [IO, FILES, NETWORK, MEMORY, THREADS, IDENTITY, FORMER].concat();
+        let mut all = LISTS.concat();
         let count = all.len();
         all.sort_unstable();
         all.dedup();

@@ -46,15 +46,20 @@ fn volume(level: &str, members: &Value) -> Value {
     })
 }
 
+/// A disk without a layer.
+const DISK: Row = Row {
+    verbs: Vec::new,
+    provider: "da0",
+    disks: 1,
+    from: 8,
+    lost: &[8, 13, 31],
+    reports_block: (true, true),
+};
+/// Two disks in strips of eight blocks.
+const STRIPED: Row = Row { disks: 2, from: 4, lost: &[4, 7, 8, 15, 16, 23, 27], ..DISK };
+
 const ROWS: &[Row] = &[
-    Row {
-        verbs: Vec::new,
-        provider: "da0",
-        disks: 1,
-        from: 8,
-        lost: &[8, 13, 31],
-        reports_block: (true, true),
-    },
+    DISK,
     Row {
         verbs: || {
             let part = json!({ "kind": "linux-data" });
@@ -64,18 +69,13 @@ const ROWS: &[Row] = &[
             ]
         },
         provider: "da0p1",
-        disks: 1,
-        from: 8,
-        lost: &[8, 13, 31],
-        reports_block: (true, true),
+        ..DISK
     },
     Row {
         verbs: || vec![("sched", "create", "", json!({ "disks": ["da0"] }))],
         provider: "da0.sched.",
-        disks: 1,
-        from: 8,
         lost: &[13],
-        reports_block: (true, true),
+        ..DISK
     },
     Row {
         verbs: || vec![("concat", "create", "c", json!({ "members": two() }))],
@@ -84,39 +84,32 @@ const ROWS: &[Row] = &[
         // Of both members.
         from: SECTORS as u64 - 12,
         lost: &[SECTORS as u64 - 12, SECTORS as u64 - 1, SECTORS as u64, SECTORS as u64 + 11],
-        reports_block: (true, true),
+        ..DISK
     },
     Row {
         verbs: || vec![("stripe", "create", "s", json!({ "members": two(), "strip": 4096 }))],
         provider: "stripe/s",
-        disks: 2,
-        from: 4,
-        lost: &[4, 7, 8, 15, 16, 23, 27],
-        reports_block: (true, true),
+        ..STRIPED
     },
     Row {
         verbs: || vec![("mirror", "label", "m", json!({ "members": two(), "assume_same": true }))],
         provider: "mirror/m",
         disks: 2,
-        from: 8,
-        lost: &[8, 13, 31],
         reports_block: (true, false),
+        ..DISK
     },
     Row {
         verbs: || vec![("raid", "label", "r", volume("RAID0", &two()))],
         provider: "raid/r",
-        disks: 2,
-        from: 4,
-        lost: &[4, 7, 8, 15, 16, 23, 27],
-        reports_block: (true, true),
+        ..STRIPED
     },
     Row {
         verbs: || vec![("raid", "label", "r", volume("RAID1", &two()))],
         provider: "raid/r",
         disks: 2,
-        from: 8,
         lost: &[13],
         reports_block: (false, false),
+        ..DISK
     },
     Row {
         verbs: || vec![("raid", "label", "r", volume("RAID5", &json!(["da0", "da1", "da2"])))],

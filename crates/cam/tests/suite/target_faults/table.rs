@@ -107,6 +107,18 @@ fn words(disk: &Disk) -> String {
 
 const LIVE: Row = Row { when: When::Live, ..ANOTHER };
 const NAMELESS: Disk = Disk { serial: "", naa: 0, ..OWN };
+const LARGER: Disk = Disk { sectors: 128, ..NAMELESS };
+const NAMELESS_LARGER: Row = Row { before: NAMELESS, after: LARGER, ..LIVE };
+
+/// The query for the identity is never answered well.
+const UNCONFIRMED: Row = Row {
+    host_status: LATE,
+    status_text: UNSURE,
+    severity: "DEGRADED",
+    last: "da0: WRITE of block 12: timed out",
+    within_s: 70,
+    ..SAME
+};
 
 fn usual() -> Odd {
     Odd::Usual
@@ -148,15 +160,7 @@ pub const ROWS: &[Row] = &[
     },
     Row { name: "the connection is lost", when: When::Cut, ..SAME },
     Row { name: "the connection is lost, another disk", when: When::Cut, ..ANOTHER },
-    Row {
-        name: "INQUIRY data have changed",
-        attentions: &[(0x3f, 3)],
-        after: OWN,
-        host_status: "GOOD",
-        status_text: "",
-        severity: "OK",
-        ..LIVE
-    },
+    Row { name: "INQUIRY data have changed", when: When::Live, attentions: &[(0x3f, 3)], ..SAME },
     Row { name: "INQUIRY data have changed, another disk", attentions: &[(0x3f, 3)], ..LIVE },
     Row { name: "device identifier changed, another disk", attentions: &[(0x3f, 5)], ..LIVE },
     Row { name: "LUNs have changed, another disk", attentions: &[(0x3f, 0x0e)], ..LIVE },
@@ -167,13 +171,11 @@ pub const ROWS: &[Row] = &[
     Row { name: "two attentions, another disk", attentions: &[(0x2a, 1), (0x3f, 3)], ..LIVE },
     Row {
         name: "capacity changed, larger",
+        when: When::Live,
         attentions: &[(0x2a, 9)],
         attention: "06/2a/09",
         after: Disk { sectors: 128, ..OWN },
-        host_status: "GOOD",
-        status_text: "",
-        severity: "OK",
-        ..LIVE
+        ..SAME
     },
     Row {
         name: "smaller, within",
@@ -191,32 +193,21 @@ pub const ROWS: &[Row] = &[
         ..SAME
     },
     Row { name: "no names, same size", before: NAMELESS, after: NAMELESS, ..SAME },
-    Row {
-        name: "no names, another size",
-        before: NAMELESS,
-        after: Disk { sectors: 128, ..NAMELESS },
-        ..ANOTHER
-    },
+    Row { name: "no names, another size", before: NAMELESS, after: LARGER, ..ANOTHER },
     Row {
         name: "no names, another size, capacity changed",
         attentions: &[(0x2a, 9)],
-        before: NAMELESS,
-        after: Disk { sectors: 128, ..NAMELESS },
-        ..LIVE
+        ..NAMELESS_LARGER
     },
     Row {
         name: "no names, another size, LUNs have changed",
         attentions: &[(0x3f, 0x0e)],
-        before: NAMELESS,
-        after: Disk { sectors: 128, ..NAMELESS },
-        ..LIVE
+        ..NAMELESS_LARGER
     },
     Row {
         name: "no names, another size, INQUIRY data have changed",
         attentions: &[(0x3f, 3)],
-        before: NAMELESS,
-        after: Disk { sectors: 128, ..NAMELESS },
-        ..LIVE
+        ..NAMELESS_LARGER
     },
     Row {
         name: "reserved by another host",
@@ -263,32 +254,13 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "INQUIRY busy for ever",
         reply: Some(reply(0x12, None, u32::MAX, BUSY)),
-        host_status: LATE,
-        status_text: UNSURE,
-        severity: "DEGRADED",
-        last: "da0: WRITE of block 12: timed out",
-        within_s: 70,
-        ..SAME
+        ..UNCONFIRMED
     },
-    Row {
-        name: "INQUIRY never ready",
-        reply: Some(reply(0x12, None, u32::MAX, 2)),
-        host_status: LATE,
-        status_text: UNSURE,
-        severity: "DEGRADED",
-        last: "da0: WRITE of block 12: timed out",
-        within_s: 70,
-        ..SAME
-    },
+    Row { name: "INQUIRY never ready", reply: Some(reply(0x12, None, u32::MAX, 2)), ..UNCONFIRMED },
     Row {
         name: "page 83h never answered well",
         reply: Some(reply(0x12, Some(0x83), u32::MAX, 2)),
-        host_status: LATE,
-        status_text: UNSURE,
-        severity: "DEGRADED",
-        last: "da0: WRITE of block 12: timed out",
-        within_s: 70,
-        ..SAME
+        ..UNCONFIRMED
     },
     Row {
         name: "no unit any more",

@@ -93,8 +93,7 @@ const FORMER: &[Number] = calls! {
 const FORMER: &[Number] = &[];
 
 /// Calls that are permitted with any argument.
-const LISTS: [&[Number]; 8] =
-    [IO, FILES, &[FCHMODAT2], NETWORK, MEMORY, THREADS, IDENTITY, FORMER];
+const LISTS: [&[Number]; 8] = [IO, FILES, &[FCHMODAT2], NETWORK, MEMORY, THREADS, IDENTITY, FORMER];
 
 /// Families of sockets: Unix, TCP, names of hosts and interfaces (netlink), Ethernet of AoE.
 const FAMILIES: [libc::c_int; 5] =

@@ -16,6 +16,16 @@ enum Backend<'a, 's> {
     Image(&'a mut image::Step<'s>),
 }
 
+/// A call that both kinds have.
+macro_rules! on_either {
+    ($backend:expr, $files:ident => $call:expr) => {
+        match $backend {
+            Backend::Volume($files) => $call,
+            Backend::Image($files) => $call,
+        }
+    };
+}
+
 /// The error for a function that only a volume has.
 fn no_volume() -> Stop {
     Fault::Invalid("not supported in an image of cwfs64x").into()
@@ -39,42 +49,27 @@ impl<'a, 's> Files<'a, 's> {
 
     /// Wall clock, ns since 1970.
     pub fn now_ns(&self) -> u64 {
-        match &self.0 {
-            Backend::Volume(f) => f.now_ns(),
-            Backend::Image(s) => s.now_ns(),
-        }
+        on_either!(&self.0, f => f.now_ns())
     }
 
     /// Every dump, in the order of their numbers.
     pub fn dumps(&self) -> &[Dump] {
-        match &self.0 {
-            Backend::Volume(f) => f.dumps(),
-            Backend::Image(s) => s.dumps(),
-        }
+        on_either!(&self.0, f => f.dumps())
     }
 
     /// Attributes of a file.
     pub fn inode(&mut self, view: View, ino: Ino) -> Result<Inode, Stop> {
-        match &mut self.0 {
-            Backend::Volume(f) => f.inode(view, ino),
-            Backend::Image(s) => s.inode(view, ino),
-        }
+        on_either!(&mut self.0, f => f.inode(view, ino))
     }
 
     /// Changes attributes: all of them or none.
     pub fn set(&mut self, ino: Ino, c: &Change) -> Result<(), Stop> {
-        match &mut self.0 {
-            Backend::Volume(f) => f.set(ino, c),
-            Backend::Image(s) => s.set(ino, c),
-        }
+        on_either!(&mut self.0, f => f.set(ino, c))
     }
 
     /// The file of a name; none: there is no such name.
     pub fn lookup(&mut self, view: View, dir: Ino, name: &[u8]) -> Result<Option<Ino>, Stop> {
-        match &mut self.0 {
-            Backend::Volume(f) => f.lookup(view, dir, name),
-            Backend::Image(s) => s.lookup(view, dir, name),
-        }
+        on_either!(&mut self.0, f => f.lookup(view, dir, name))
     }
 
     /// At most `most` entries behind the cookie `after` (0: from the first).
@@ -85,35 +80,23 @@ impl<'a, 's> Files<'a, 's> {
         after: u64,
         most: usize,
     ) -> Result<Vec<Entry>, Stop> {
-        match &mut self.0 {
-            Backend::Volume(f) => f.entries(view, dir, after, most),
-            Backend::Image(s) => s.entries(view, dir, after, most),
-        }
+        on_either!(&mut self.0, f => f.entries(view, dir, after, most))
     }
 
     /// The directory of a file and its name there; `None` for the root and for a file without a
     /// name.
     pub fn name(&mut self, view: View, ino: Ino) -> Result<Option<(Ino, Vec<u8>)>, Stop> {
-        match &mut self.0 {
-            Backend::Volume(f) => f.name(view, ino),
-            Backend::Image(s) => s.name(view, ino),
-        }
+        on_either!(&mut self.0, f => f.name(view, ino))
     }
 
     /// Makes a file. [`Fault::Exists`] when the name is taken.
     pub fn create(&mut self, dir: Ino, name: &[u8], new: &New) -> Result<Ino, Stop> {
-        match &mut self.0 {
-            Backend::Volume(f) => f.create(dir, name, new),
-            Backend::Image(s) => s.create(dir, name, new),
-        }
+        on_either!(&mut self.0, f => f.create(dir, name, new))
     }
 
     /// Removes a name, and with the last one the file, as soon as it has no keeper.
     pub fn remove(&mut self, dir: Ino, name: &[u8], by: u32) -> Result<Ino, Stop> {
-        match &mut self.0 {
-            Backend::Volume(f) => f.remove(dir, name, by),
-            Backend::Image(s) => s.remove(dir, name, by),
-        }
+        on_either!(&mut self.0, f => f.remove(dir, name, by))
     }
 
     /// Gives a file another name, in the same directory or another. A file in its place is removed
@@ -158,10 +141,7 @@ impl<'a, 's> Files<'a, 's> {
         reader: &mut Reader,
         out: &mut Vec<Seg>,
     ) -> Result<usize, Stop> {
-        match &mut self.0 {
-            Backend::Volume(f) => f.read_on(view, ino, range, reader, out),
-            Backend::Image(s) => s.read_on(view, ino, range, reader, out),
-        }
+        on_either!(&mut self.0, f => f.read_on(view, ino, range, reader, out))
     }
 
     /// Writes `data` at `offset`. All of it or nothing. Its bytes are not taken back if the rest of
@@ -184,10 +164,7 @@ impl<'a, 's> Files<'a, 's> {
     /// Makes up to `len` bytes from `offset` on zero; returns how many. Large ranges take several
     /// steps. Bytes behind the end of the file are zero.
     pub fn clear(&mut self, ino: Ino, offset: u64, len: u64, by: u32) -> Result<u64, Stop> {
-        match &mut self.0 {
-            Backend::Volume(f) => f.clear(ino, offset, len, by),
-            Backend::Image(s) => s.clear(ino, offset, len, by),
-        }
+        on_either!(&mut self.0, f => f.clear(ino, offset, len, by))
     }
 
     /// Whether there is anything at `offset`, and for how many bytes that is so, `len` at most.
@@ -198,18 +175,12 @@ impl<'a, 's> Files<'a, 's> {
         offset: u64,
         len: u64,
     ) -> Result<(bool, u64), Stop> {
-        match &mut self.0 {
-            Backend::Volume(f) => f.is_mapped(view, ino, offset, len),
-            Backend::Image(s) => s.is_mapped(view, ino, offset, len),
-        }
+        on_either!(&mut self.0, f => f.is_mapped(view, ino, offset, len))
     }
 
     /// Blocks of a file and their addresses, the first `most`.
     pub fn blocks(&mut self, view: View, ino: Ino, most: usize) -> Result<Vec<(u64, u64)>, Stop> {
-        match &mut self.0 {
-            Backend::Volume(f) => f.blocks(view, ino, most),
-            Backend::Image(s) => s.blocks(view, ino, most),
-        }
+        on_either!(&mut self.0, f => f.blocks(view, ino, most))
     }
 
     /// Sets the address of a block of a file; returns the previous one.

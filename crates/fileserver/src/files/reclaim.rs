@@ -90,30 +90,30 @@ impl VolumeFiles<'_, '_> {
     /// Numbers of the file's items from `first` on, as many as a step takes. The item that is cut
     /// in its middle keeps its head, and so is first again: it has nothing to give then.
     pub(super) fn runs_from(&mut self, ino: Ino, first: u64) -> Result<Vec<u64>, Stop> {
+        self.offsets((ino, Item::Run, first), RUNS_PER_STEP)
+    }
+
+    /// Offsets of a file's items of a kind from one on, at most so many.
+    pub(super) fn offsets(
+        &mut self,
+        (ino, kind, first): (Ino, Item, u64),
+        most: usize,
+    ) -> Result<Vec<u64>, Stop> {
         let root = self.step.root(View::Live)?;
         let mut out = Vec::new();
-        tree::scan(self.step, root, Key::new(ino, Item::Run, first), |k, _| {
-            let mine = k.ino == ino && k.kind == Item::Run as u8;
+        tree::scan(self.step, root, Key::new(ino, kind, first), |k, _| {
+            let mine = k.ino == ino && k.kind == kind as u8;
             if mine {
                 out.push(k.offset);
             }
-            mine && out.len() < RUNS_PER_STEP
+            mine && out.len() < most
         })?;
         Ok(out)
     }
 
     /// Some files that wait to be reaped, from a number on.
     fn orphans(&mut self, from: Ino) -> Result<Vec<Ino>, Stop> {
-        let root = self.step.root(View::Live)?;
-        let mut out = Vec::new();
-        tree::scan(self.step, root, Key::new(0, Item::Orphan, from), |k, _| {
-            let mine = k.ino == 0 && k.kind == Item::Orphan as u8;
-            if mine {
-                out.push(k.offset);
-            }
-            mine && out.len() < 1000
-        })?;
-        Ok(out)
+        self.offsets((0, Item::Orphan, from), 1000)
     }
 }
 

@@ -15,6 +15,25 @@ pub enum Served {
     Image(Image),
 }
 
+/// A call that both kinds have; `volume`: of the volume below the file system.
+macro_rules! on_either {
+    ($served:ident, volume $files:ident => $call:expr) => {
+        match $served {
+            Served::Volume(fs) => {
+                let $files = fs.volume();
+                $call
+            }
+            Served::Image($files) => $call,
+        }
+    };
+    ($served:ident, $files:ident => $call:expr) => {
+        match $served {
+            Served::Volume($files) => $call,
+            Served::Image($files) => $call,
+        }
+    };
+}
+
 impl From<FileSystem> for Served {
     fn from(fs: FileSystem) -> Served {
         Served::Volume(fs)
@@ -59,26 +78,17 @@ impl Served {
 
     /// How much is read ahead.
     pub fn read_ahead(&self) -> ReadAhead {
-        match self {
-            Served::Volume(fs) => fs.volume().read_ahead(),
-            Served::Image(image) => image.read_ahead(),
-        }
+        on_either!(self, volume fs => fs.read_ahead())
     }
 
     /// Sets the read-ahead; loads that are under way continue.
     pub fn set_read_ahead(&self, set: ReadAhead) {
-        match self {
-            Served::Volume(fs) => fs.volume().set_read_ahead(set),
-            Served::Image(image) => image.set_read_ahead(set),
-        }
+        on_either!(self, volume fs => fs.set_read_ahead(set))
     }
 
     /// Sets whether the WORM is as fast as the cache device; see `State::fastworm`.
     pub fn set_fastworm(&self, set: bool) {
-        match self {
-            Served::Volume(fs) => fs.volume().set_fastworm(set),
-            Served::Image(image) => image.set_fastworm(set),
-        }
+        on_either!(self, volume fs => fs.set_fastworm(set))
     }
 
     /// Sets the size of the block cache, bytes. [`Served::give_back_some`] frees what is beyond it.
@@ -99,10 +109,7 @@ impl Served {
 
     /// Makes operations durable that ended before the call.
     pub async fn sync(&self) -> Result<(), Fault> {
-        match self {
-            Served::Volume(fs) => fs.sync().await,
-            Served::Image(image) => image.sync().await,
-        }
+        on_either!(self, fs => fs.sync().await)
     }
 
     /// While the guard lives, a file that loses its name keeps its contents.
@@ -115,34 +122,22 @@ impl Served {
 
     /// Every dump.
     pub fn dumps(&self) -> Vec<Dump> {
-        match self {
-            Served::Volume(fs) => fs.volume().dumps(),
-            Served::Image(image) => image.dumps(),
-        }
+        on_either!(self, volume fs => fs.dumps())
     }
 
     /// How it is doing.
     pub fn facts(&self) -> Facts {
-        match self {
-            Served::Volume(fs) => fs.volume().facts(),
-            Served::Image(image) => image.facts(),
-        }
+        on_either!(self, volume fs => fs.facts())
     }
 
     /// How the devices of the WORM are doing.
     pub fn members(&self) -> Vec<Report> {
-        match self {
-            Served::Volume(fs) => fs.volume().members(),
-            Served::Image(image) => image.members(),
-        }
+        on_either!(self, volume fs => fs.members())
     }
 
     /// Freezes the tree as it is as the dump of `date` (20261121).
     pub async fn dump(&self, date: u32) -> Result<Dump, Fault> {
-        match self {
-            Served::Volume(fs) => fs.volume().dump(date).await,
-            Served::Image(image) => image.dump(date).await,
-        }
+        on_either!(self, volume fs => fs.dump(date).await)
     }
 
     /// Blocks that a dump has and none before it has. `None`: unknown, for a dump of an image that
@@ -172,26 +167,17 @@ impl Served {
 
     /// Whether dumps are copied to the WORM.
     pub fn is_copying(&self) -> bool {
-        match self {
-            Served::Volume(fs) => fs.volume().is_copying(),
-            Served::Image(image) => image.is_copying(),
-        }
+        on_either!(self, volume fs => fs.is_copying())
     }
 
     /// Reports whether they are.
     pub fn set_copying(&self, on: bool) {
-        match self {
-            Served::Volume(fs) => fs.volume().set_copying(on),
-            Served::Image(image) => image.set_copying(on),
-        }
+        on_either!(self, volume fs => fs.set_copying(on))
     }
 
     /// Looks at everything that a view names.
     pub async fn check(&self, view: View, contents: bool) -> Result<Checked, Fault> {
-        match self {
-            Served::Volume(fs) => fs.check(view, contents).await,
-            Served::Image(image) => image.check(view, contents).await,
-        }
+        on_either!(self, fs => fs.check(view, contents).await)
     }
 
     /// Repairs the findings of a check of the live tree, a line each; the tree must not change
@@ -216,10 +202,7 @@ impl Served {
     /// Uses the space by which its devices have grown: a volume's cache device, an image's WORM.
     /// Returns the number of new blocks.
     pub async fn grow(&self) -> Result<u64, Fault> {
-        match self {
-            Served::Volume(fs) => fs.volume().grow().await,
-            Served::Image(image) => image.grow().await,
-        }
+        on_either!(self, volume fs => fs.grow().await)
     }
 
     /// Sets the address of block `block` of a file; returns the previous one. In an image only a
@@ -240,17 +223,11 @@ impl Served {
     /// Removes a name and its entry, and gives nothing back: `mend` does. False: there is no such
     /// name.
     pub async fn forget(&self, dir: Ino, name: &[u8]) -> Result<bool, Fault> {
-        match self {
-            Served::Volume(fs) => fs.forget(dir, name).await,
-            Served::Image(image) => image.forget(dir, name).await,
-        }
+        on_either!(self, fs => fs.forget(dir, name).await)
     }
 
     /// Everything is durable, and nothing is begun any more.
     pub async fn close(&self) -> Result<(), Fault> {
-        match self {
-            Served::Volume(fs) => fs.volume().close().await,
-            Served::Image(image) => image.close().await,
-        }
+        on_either!(self, volume fs => fs.close().await)
     }
 }

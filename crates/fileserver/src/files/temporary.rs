@@ -221,16 +221,7 @@ impl VolumeFiles<'_, '_> {
 
     /// Files that are named as temporary, from a number on.
     fn temporary_files(&mut self, from: Ino) -> Result<Vec<Ino>, Stop> {
-        let root = self.step.root(View::Live)?;
-        let mut out = Vec::new();
-        tree::scan(self.step, root, key(from), |k, _| {
-            let mine = k.ino == 0 && k.kind == Item::Temporary as u8;
-            if mine {
-                out.push(k.offset);
-            }
-            mine && out.len() < ITEMS
-        })?;
-        Ok(out)
+        self.offsets((0, Item::Temporary, from), ITEMS)
     }
 }
 

@@ -22,7 +22,7 @@ use engine::state_store::{self, SaveFuture, StateStore, save_channel};
 use geom::{GraphControl, Topology};
 use serde_json::{Value, json};
 
-use crate::state_store::{ReportFn, read};
+use crate::state_store::{ReportFn, document, read};
 
 /// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "geoms";
@@ -230,10 +230,7 @@ fn encode(all: &LayoutMap) -> Vec<u8> {
 }
 
 fn decode(bytes: &[u8]) -> Option<LayoutMap> {
-    let all: Value = serde_json::from_slice(bytes).ok()?;
-    if all.get("layout")?.as_u64()? != LAYOUT {
-        return None;
-    }
+    let all = document(bytes, LAYOUT)?;
     let text = |of: &Value, key: &str| of.get(key)?.as_str().map(str::to_owned);
     let one = |one: &Value| {
         let member = |m: &Value| Some(Member { name: text(m, "name")?, ident: text(m, "ident")? });

@@ -43,7 +43,7 @@ use rustix::rand::GetRandomFlags;
 use serde_json::{Value, json};
 
 use crate::identity;
-use crate::state_store::{ReportFn, read};
+use crate::state_store::{ReportFn, document, read};
 
 /// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "disks";
@@ -457,10 +457,7 @@ fn encode(record: &Record) -> Vec<u8> {
 }
 
 fn decode(bytes: &[u8]) -> Option<Record> {
-    let all: Value = serde_json::from_slice(bytes).ok()?;
-    if all.get("layout")?.as_u64()? != LAYOUT {
-        return None;
-    }
+    let all = document(bytes, LAYOUT)?;
     let one = |disk: &Value| {
         let text = |key| disk.get(key)?.as_str().map(str::to_owned);
         let called = disk.get("called").and_then(Value::as_str).map(str::to_owned);

@@ -12,7 +12,7 @@ use engine::state_store::{self, StateStore, save_channel};
 use geom::{FormerSizes, SizeKeeper};
 use serde_json::{Value, json};
 
-use crate::state_store::{ReportFn, read};
+use crate::state_store::{ReportFn, document, read};
 
 /// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "providers";
@@ -75,10 +75,7 @@ fn encode(ends: &[FormerSizes]) -> Vec<u8> {
 }
 
 fn decode(bytes: &[u8]) -> Option<Vec<FormerSizes>> {
-    let all: Value = serde_json::from_slice(bytes).ok()?;
-    if all.get("layout")?.as_u64()? != LAYOUT {
-        return None;
-    }
+    let all = document(bytes, LAYOUT)?;
     let end = |end: &Value| {
         let text = |key| end.get(key)?.as_str().map(str::to_owned);
         Some(FormerSizes {

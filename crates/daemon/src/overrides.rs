@@ -19,7 +19,7 @@ use mgmt::api::{Error, Kind, Result};
 use mgmt::config::AluaState;
 use serde_json::{Map, Value, json};
 
-use crate::state_store::{ReportFn, read};
+use crate::state_store::{ReportFn, document, read};
 
 /// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "operator";
@@ -225,10 +225,7 @@ fn encode(kept: &OverrideRecord) -> Vec<u8> {
 }
 
 fn decode(bytes: &[u8]) -> Option<OverrideRecord> {
-    let all: Value = serde_json::from_slice(bytes).ok()?;
-    if all.get("layout")?.as_u64()? != LAYOUT {
-        return None;
-    }
+    let all = document(bytes, LAYOUT)?;
     let mut kept = OverrideRecord::default();
     for (name, word) in all.get("groups")?.as_object()? {
         let state = |key| serde_json::from_value(word.get(key)?.clone()).ok();

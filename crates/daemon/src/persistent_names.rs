@@ -22,7 +22,7 @@ use engine::state_store::{self, StateStore, save_channel};
 use mgmt::config::Config;
 use serde_json::{Map, Value, json};
 
-use crate::state_store::{ReportFn, read};
+use crate::state_store::{ReportFn, document, read};
 
 /// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "buses";
@@ -158,10 +158,7 @@ fn encode(kept: &NameMap) -> Vec<u8> {
 }
 
 fn decode(bytes: &[u8]) -> Option<NameMap> {
-    let all: Value = serde_json::from_slice(bytes).ok()?;
-    if all.get("layout")?.as_u64()? != LAYOUT {
-        return None;
-    }
+    let all = document(bytes, LAYOUT)?;
     let holder = |(name, holder): (&String, &Value)| {
         let text = |key| holder.get(key)?.as_str().map(str::to_owned);
         Some((name.clone(), Holder { bus: text("bus")?, identity: text("identity")? }))

@@ -14,7 +14,7 @@ use bio::sync::Mutex;
 use engine::state_store::{self, StateStore, save_channel};
 use serde_json::{Value, json};
 
-use crate::state_store::{ReportFn, read};
+use crate::state_store::{ReportFn, document, read};
 
 /// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "file-servers";
@@ -84,10 +84,7 @@ fn encode(all: &VolumeMap) -> Vec<u8> {
 }
 
 fn decode(bytes: &[u8]) -> Option<VolumeMap> {
-    let all: Value = serde_json::from_slice(bytes).ok()?;
-    if all.get("layout")?.as_u64()? != LAYOUT {
-        return None;
-    }
+    let all = document(bytes, LAYOUT)?;
     let one =
         |one: &Value| Some((one.get("name")?.as_str()?.to_owned(), one.get("volume")?.as_u64()?));
     all.get("made")?.as_array()?.iter().map(one).collect()

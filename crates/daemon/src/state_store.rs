@@ -230,6 +230,12 @@ pub fn read<T: Default>(
     }
 }
 
+/// The document of a record; nothing if it is none, or one of another form.
+pub fn document(bytes: &[u8], layout: u64) -> Option<serde_json::Value> {
+    let all: serde_json::Value = serde_json::from_slice(bytes).ok()?;
+    (all.get("layout")?.as_u64()? == layout).then_some(all)
+}
+
 /// The daemon's state store.
 pub struct FileStateStore {
     mailbox: Mutex<Sender<Request>>,

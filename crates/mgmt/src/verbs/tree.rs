@@ -64,9 +64,13 @@ fn node(kind: &str, name: &str, about: String) -> Node {
 }
 
 impl<'a> TreeBuilder<'a> {
-    fn take_node(&mut self, depth: usize) -> bool {
+    fn take_node(&mut self, depth: usize, out: &mut Node) -> bool {
         self.nodes_left = self.nodes_left.saturating_sub(1);
-        self.nodes_left > 0 && depth < DEPTH_MAX
+        let has_room = self.nodes_left > 0 && depth < DEPTH_MAX;
+        if !has_room {
+            out.children.push(node("more", "...", String::new()));
+        }
+        has_room
     }
 
     fn provider_node(&self, name: &str) -> Node {
@@ -97,8 +101,7 @@ impl<'a> TreeBuilder<'a> {
     /// A geom, its providers, and their users.
     fn up_geom(&mut self, geom: &'a GeomState, depth: usize) -> Node {
         let mut out = self.geom_node(geom);
-        if !self.take_node(depth) {
-            out.children.push(node("more", "...", String::new()));
+        if !self.take_node(depth, &mut out) {
             return out;
         }
         // A geom whose only provider has its name is one line, not two.
@@ -119,8 +122,7 @@ impl<'a> TreeBuilder<'a> {
 
     fn up_provider(&mut self, name: &str, depth: usize) -> Node {
         let mut out = self.provider_node(name);
-        if !self.take_node(depth) {
-            out.children.push(node("more", "...", String::new()));
+        if !self.take_node(depth, &mut out) {
             return out;
         }
         // LUNs that a geom of class `lun` holds open are drawn below as LUNs, with their groups.
@@ -155,8 +157,7 @@ impl<'a> TreeBuilder<'a> {
     /// A provider and everything below it.
     fn down_provider(&mut self, name: &str, depth: usize) -> Node {
         let mut out = self.provider_node(name);
-        if !self.take_node(depth) {
-            out.children.push(node("more", "...", String::new()));
+        if !self.take_node(depth, &mut out) {
             return out;
         }
         if let Some((geom, _)) = self.index.provider(name) {

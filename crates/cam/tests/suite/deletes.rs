@@ -20,12 +20,7 @@ fn disk(transport: Transport, spec: DiskSpec, bytes: u64) -> (World, Arc<Virtual
         timing: Timing::Between { min_ns: 10_000, max_ns: 900_000 },
         ..DiskShape::default()
     };
-    let hba = VirtualHba::new("hba0", transport, 1);
-    hba.plug(0, DiskSpec { shape, ..spec }, 3).unwrap();
-    let mut w = World::new(3, std::slice::from_ref(&hba));
-    let name = w.scan(0).remove(0);
-    let edge = w.open(&name).1;
-    (w, hba, edge)
+    World::of_disk(3, transport, DiskSpec { shape, ..spec })
 }
 
 /// Ranges in sectors; how many commands the DELETE became.

@@ -88,13 +88,9 @@ fn scsi_and_ata_disks_agree_with_a_byte_array_model() {
         (3, Transport::Sata, 512, true),
         (4, Transport::Sata, 4096, false),
     ] {
-        let hba = VirtualHba::new("hba0", transport, 1);
         let mut disk = spec("S", 4 << 20);
         (disk.shape.sector, disk.shape.volatile_cache) = (sector, cache);
-        hba.plug(0, disk, seed).unwrap();
-        let mut w = World::new(seed, &[hba]);
-        let name = w.scan(0).remove(0);
-        let (_, edge) = w.open(&name);
+        let (mut w, _hba, edge) = World::of_disk(seed, transport, disk);
         let mut random = SeededRandom::new(seed);
         let mut model = vec![0u8; 4 << 20];
         let unit = u64::from(sector);
@@ -166,11 +162,7 @@ fn a_removed_disk_is_lost_and_may_be_replaced() {
 
 #[test]
 fn a_replacement_at_the_same_address_is_a_different_disk() {
-    let hba = VirtualHba::new("mps0", Transport::Sata, 1);
-    hba.plug(0, spec("S0", 1 << 20), 1).unwrap();
-    let mut w = World::new(4, std::slice::from_ref(&hba));
-    w.scan(0);
-    let (_, edge) = w.open("ada0");
+    let (mut w, hba, edge) = World::of_disk(4, Transport::Sata, spec("S0", 1 << 20));
     hba.plug(0, spec("S1", 1 << 20), 2).unwrap();
     let names = w.scan(0);
     assert_eq!(names.len(), 1);
@@ -181,11 +173,7 @@ fn a_replacement_at_the_same_address_is_a_different_disk() {
 
 #[test]
 fn a_stopped_disk_is_started_and_a_hanging_one_is_reset() {
-    let hba = VirtualHba::new("mps0", Transport::Sas, 1);
-    hba.plug(0, spec("S0", 1 << 20), 1).unwrap();
-    let mut w = World::new(5, std::slice::from_ref(&hba));
-    w.scan(0);
-    let (_, edge) = w.open("da0");
+    let (mut w, hba, edge) = World::of_disk(5, Transport::Sas, spec("S0", 1 << 20));
     hba.stop(0);
     let start = w.now();
     assert_eq!(w.write(edge, 0, &[7; 512], Flags::NONE), Ok(()));
@@ -273,11 +261,7 @@ fn a_controller_reset_under_a_deep_queue_uses_up_no_retry() {
 #[test]
 fn a_flush_after_a_loss_of_power_fails_once() {
     for transport in [Transport::Sas, Transport::Sata] {
-        let hba = VirtualHba::new("hba0", transport, 1);
-        hba.plug(0, spec("S0", 1 << 20), 1).unwrap();
-        let mut w = World::new(6, std::slice::from_ref(&hba));
-        let name = w.scan(0).remove(0);
-        let (_, edge) = w.open(&name);
+        let (mut w, hba, edge) = World::of_disk(6, transport, spec("S0", 1 << 20));
         assert_eq!(w.plain(edge, Op::Flush, 0, 0), Ok(()), "nothing was written");
         assert_eq!(w.write(edge, 0, &[1; 4096], Flags::NONE), Ok(()));
         assert_eq!(w.plain(edge, Op::Flush, 0, 0), Ok(()));
@@ -293,11 +277,7 @@ fn a_flush_after_a_loss_of_power_fails_once() {
 
 #[test]
 fn a_disk_that_reports_its_growth_is_resized() {
-    let hba = VirtualHba::new("mps0", Transport::Sas, 1);
-    hba.plug(0, spec("S0", 1 << 20), 1).unwrap();
-    let mut w = World::new(7, std::slice::from_ref(&hba));
-    w.scan(0);
-    let (_, edge) = w.open("da0");
+    let (mut w, hba, edge) = World::of_disk(7, Transport::Sas, spec("S0", 1 << 20));
     hba.resize(0, 2 << 20);
     assert!(w.read(edge, 0, 512).is_ok(), "the attention costs nothing but a try");
     let p = w.control.topology.find("da0").unwrap();
@@ -310,11 +290,7 @@ fn a_disk_that_reports_its_growth_is_resized() {
 
 #[test]
 fn a_size_change_that_is_not_reported_is_found_by_a_scan() {
-    let hba = VirtualHba::new("ahcich0", Transport::Sata, 1);
-    hba.plug(0, spec("S0", 1 << 20), 1).unwrap();
-    let mut w = World::new(7, std::slice::from_ref(&hba));
-    w.scan(0);
-    let (_, edge) = w.open("ada0");
+    let (mut w, hba, edge) = World::of_disk(7, Transport::Sata, spec("S0", 1 << 20));
     let size = |w: &World| {
         let p = w.control.topology.find("ada0").unwrap();
         w.control.topology.limits(p).map(|l| l.media_bytes)

@@ -25,12 +25,7 @@ fn spec() -> DiskSpec {
 
 /// A disk in the graph, and the shape of its queue.
 fn disk(transport: Transport, spec: DiskSpec) -> (World, Arc<VirtualHba>, geom::Edge) {
-    let hba = VirtualHba::new("hba0", transport, 1);
-    hba.plug(0, spec, 7).unwrap();
-    let mut w = World::new(7, std::slice::from_ref(&hba));
-    let name = w.scan(0).remove(0);
-    let edge = w.open(&name).1;
-    (w, hba, edge)
+    World::of_disk(7, transport, spec)
 }
 
 /// Reads, writes, flushes and deletes, many at a time, each in a place of its own. All end well and

@@ -15,16 +15,10 @@ use wire::scsi::{
     read_capacity16, report_luns,
 };
 
-use crate::world::World;
+use crate::world::{World, small_disks};
 
 fn hba(disks: u64) -> Arc<VirtualHba> {
-    let hba = VirtualHba::new("mps0", Transport::Sas, disks as usize);
-    for bay in 0..disks {
-        let mut spec = DiskSpec { serial: format!("S{bay}"), ..DiskSpec::default() };
-        spec.shape.size = 1 << 20;
-        hba.plug(bay, spec, bay).unwrap();
-    }
-    hba
+    small_disks("mps0", Transport::Sas, disks)
 }
 
 fn hang(hba: &VirtualHba, bays: std::ops::Range<u64>) {
@@ -269,12 +263,7 @@ fn identify(f: impl FnOnce(&mut Identify)) -> Vec<u8> {
 
 /// Two ATA disks.
 fn two() -> (World, Arc<VirtualHba>) {
-    let hba = VirtualHba::new("ahcich0", Transport::Sata, 2);
-    for bay in 0..2 {
-        let mut spec = DiskSpec { serial: format!("S{bay}"), ..DiskSpec::default() };
-        spec.shape.size = 1 << 20;
-        hba.plug(bay, spec, bay).unwrap();
-    }
+    let hba = small_disks("ahcich0", Transport::Sata, 2);
     let mut w = World::new(9, std::slice::from_ref(&hba));
     assert_eq!(w.scan(0), ["ada0", "ada1"]);
     (w, hba)

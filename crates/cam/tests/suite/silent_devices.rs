@@ -9,22 +9,15 @@ use geom::{Class, Error};
 use reactor::model::Timing;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{World, small_disks};
 
 /// One look of the control thread, and the simulated time that it takes.
 const LOOK_NS: u64 = 50_000_000;
 
 /// So many disks, those from the second on deaf or not.
-fn hba(disks: usize, hangs: u8) -> Arc<VirtualHba> {
-    let hba = VirtualHba::new("mps0", Transport::Sas, disks);
-    for bay in 0..disks as u64 {
-        let mut spec = DiskSpec { serial: format!("S{bay}"), ..DiskSpec::default() };
-        spec.shape.size = 1 << 20;
-        hba.plug(bay, spec, bay).unwrap();
-        if bay > 0 {
-            hba.set_faults(bay, Faults { hangs, ..Faults::default() });
-        }
-    }
+fn hba(disks: u64, hangs: u8) -> Arc<VirtualHba> {
+    let hba = small_disks("mps0", Transport::Sas, disks);
+    (1..disks).for_each(|bay| hba.set_faults(bay, Faults { hangs, ..Faults::default() }));
     hba
 }
 

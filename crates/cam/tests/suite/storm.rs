@@ -64,7 +64,6 @@ impl Storm {
         let mut random = SeededRandom::new(seed);
         let sas = random.below(2) == 0;
         let transport = if sas { Transport::Sas } else { Transport::Sata };
-        let hba = VirtualHba::new("hba0", transport, 1);
         let spec = DiskSpec {
             shape: DiskShape {
                 size: SECTORS * SECTOR,
@@ -74,10 +73,7 @@ impl Storm {
             depth: 1 + random.below(16) as u8,
             ..DiskSpec::default()
         };
-        hba.plug(0, spec, seed).unwrap();
-        let mut w = World::new(seed, std::slice::from_ref(&hba));
-        let name = w.scan(0).remove(0);
-        let edge = w.open(&name).1;
+        let (w, hba, edge) = World::of_disk(seed, transport, spec);
         let first = Sector { now: BTreeSet::from([0]), kept: BTreeSet::from([0]) };
         Storm {
             seed,

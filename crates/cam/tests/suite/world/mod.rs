@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bio::{Attr, Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
-use cam::sims::hba::VirtualHba;
+use cam::sims::hba::{DiskSpec, Transport, VirtualHba};
 use cam::{Bus, CamClass, Change, Names, Open, Sim, SimKind, Site};
 use geom::{
     Access, Class, ConsumerId, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, Sink, Topology,
@@ -78,6 +78,20 @@ impl World {
     pub fn new(seed: u64, hbas: &[Arc<VirtualHba>]) -> World {
         let sims: Vec<Arc<dyn Sim>> = hbas.iter().map(|h| h.clone() as Arc<dyn Sim>).collect();
         World::with(seed, &sims)
+    }
+
+    /// A virtual HBA with one disk, which is open for writing.
+    pub fn of_disk(
+        seed: u64,
+        transport: Transport,
+        spec: DiskSpec,
+    ) -> (World, Arc<VirtualHba>, Edge) {
+        let hba = VirtualHba::new("hba0", transport, 1);
+        hba.plug(0, spec, seed).unwrap();
+        let mut w = World::new(seed, std::slice::from_ref(&hba));
+        let name = w.scan(0).remove(0);
+        let edge = w.open(&name).1;
+        (w, hba, edge)
     }
 
     /// A verb of class cam, polled until it has ended.
@@ -267,4 +281,15 @@ pub fn range(bio: &mut Bio, op: Op, offset: u64, data: Segs) {
     bio.offset = offset;
     bio.length = data.len() as u64;
     bio.data = data;
+}
+
+/// A virtual HBA with so many disks of 1 MiB, one in each bay.
+pub fn small_disks(name: &str, transport: Transport, disks: u64) -> Arc<VirtualHba> {
+    let hba = VirtualHba::new(name, transport, disks as usize);
+    for bay in 0..disks {
+        let mut spec = DiskSpec { serial: format!("S{bay}"), ..DiskSpec::default() };
+        spec.shape.size = 1 << 20;
+        hba.plug(bay, spec, bay).unwrap();
+    }
+    hba
 }

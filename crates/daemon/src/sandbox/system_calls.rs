@@ -30,7 +30,9 @@ const FCHMODAT2: Number = 452;
 
 /// The numbers of calls, by their names in the crate `libc`.
 macro_rules! calls {
-    ($($name:ident)*) => { &[$(libc::$name),*] };
+    ($($name:ident)*) => {
+        &[$(libc::$name),*]
+    };
 }
 
 /// Requests, and the events that end a wait of a thread.

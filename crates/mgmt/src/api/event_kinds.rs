@@ -23,8 +23,7 @@ pub struct EventGroup {
     pub kinds: &'static [EventKind],
 }
 
-/// Rows of kinds: the classes that report it in brackets, text, level, cause, and what an operator
-/// does.
+/// Rows of kinds: in brackets the classes that report it, then text, level, cause and remedy.
 macro_rules! kinds {
     ($($([$classes:literal])? $text:literal, $level:literal, $cause:literal, $next:literal;)*) => {
         &[$(EventKind {

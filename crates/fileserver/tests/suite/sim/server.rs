@@ -63,8 +63,8 @@ pub fn run<T: 'static>(
     out.take()
 }
 
-/// A server's life on the devices as they are, with a block cache of so many bytes; what its task
-/// returns.
+/// A server's life on the devices as they are, with a block cache of so many bytes. Returns the
+/// result of its task.
 pub fn life_with<T: 'static, F: Future<Output = T> + 'static>(
     world: &World,
     memory: usize,

@@ -130,22 +130,12 @@ pub fn catalog() -> Catalog {
     let registry: Arc<Registry> = Registry::new();
     let kinds = bus_kinds(LocalKind::new(registry.clone()));
     let buses = kinds.into_iter().map(|k| Entry {
-        name: k.name().into(),
-        doc: k.doc().into(),
-        schema: k.schema(),
         volatile: k.volatile(),
         live_keys: k.live_keys(),
-        edits: &[],
-        size_keys: &[],
-        disk: DiskFacts::default(),
-        driver: DriverFacts::default(),
-        configurable: true,
         example: k.example().into(),
+        ..Entry::new(k.name(), k.doc(), k.schema())
     });
     let disks = disks::KINDS.iter().map(|k| Entry {
-        name: k.name().into(),
-        doc: k.doc().into(),
-        schema: k.schema(),
         volatile: k.volatile() && k.stores_data(),
         live_keys: k.live_keys(),
         edits: k.edits(),
@@ -154,42 +144,23 @@ pub fn catalog() -> Catalog {
             is_device: k.path_kind() == PathKind::Device,
             has_sectors_of_medium: k.has_sectors_of_medium(),
         },
-        driver: DriverFacts::default(),
-        configurable: true,
         example: k.example().into(),
+        ..Entry::new(k.name(), k.doc(), k.schema())
     });
     let classes = all_classes().into_iter().map(|c| {
         let schema = c.params();
-        Entry {
-            name: c.name().into(),
-            doc: c.doc().into(),
-            configurable: schema.is_some(),
-            schema: schema.unwrap_or_else(|| serde_json::json!({ "type": "object" })),
-            volatile: false,
-            live_keys: &[],
-            edits: c.edits(),
-            size_keys: &[],
-            disk: DiskFacts::default(),
-            driver: DriverFacts::default(),
-            example: String::new(),
-        }
+        let (configurable, none) = (schema.is_some(), serde_json::json!({ "type": "object" }));
+        let entry = Entry::new(c.name(), c.doc(), schema.unwrap_or(none));
+        Entry { configurable, edits: c.edits(), ..entry }
     });
     let drivers = drivers::all(&registry).into_iter().map(|d| Entry {
-        name: d.name().into(),
-        doc: d.doc().into(),
-        schema: d.schema(),
-        volatile: false,
-        live_keys: &[],
         edits: d.edits(),
-        size_keys: &[],
-        disk: DiskFacts::default(),
         driver: DriverFacts {
             is_local: d.clone().local().is_some(),
             naming: d.naming(),
             has_unit_names: d.has_unit_names(),
         },
-        configurable: true,
-        example: String::new(),
+        ..Entry::new(d.name(), d.doc(), d.schema())
     });
     Catalog {
         buses: buses.collect(),

@@ -39,10 +39,15 @@ pub struct Entry {
 impl Entry {
     /// An entry whose parameters are the fields of `P`.
     pub fn of<P: JsonSchema>(name: &str, doc: &str) -> Entry {
+        Entry::new(name, doc, geom::schema_of::<P>())
+    }
+
+    /// An entry with only a schema: its data lasts, and all of its keys have the usual effects.
+    pub fn new(name: &str, doc: &str, schema: Value) -> Entry {
         Entry {
             name: name.to_owned(),
             doc: doc.to_owned(),
-            schema: geom::schema_of::<P>(),
+            schema,
             volatile: false,
             live_keys: &[],
             edits: &[],

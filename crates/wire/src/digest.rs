@@ -44,7 +44,6 @@ impl Crc32c {
         }
     }
 
-    /// The digest in wire order.
     pub fn wire(self) -> [u8; 4] {
         self.0.to_le_bytes()
     }

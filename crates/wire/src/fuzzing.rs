@@ -96,7 +96,6 @@ impl Prng {
         usize::try_from((self.next_u64() >> 11) % wide).unwrap_or(0)
     }
 
-    /// Fills `out`.
     pub fn fill(&mut self, out: &mut [u8]) {
         for chunk in out.chunks_mut(8) {
             for (to, from) in chunk.iter_mut().zip(self.next_u64().to_le_bytes()) {

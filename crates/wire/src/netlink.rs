@@ -151,7 +151,6 @@ pub enum KernelMessage<'a> {
     Message {
         /// The family's number.
         family: u16,
-        /// Its command.
         command: u8,
         /// For [`attribute`].
         attributes: &'a [u8],

@@ -22,7 +22,6 @@ pub mod result {
     pub const ACCEPTED: u8 = 0x00;
     /// The function is not known.
     pub const UNKNOWN_FUNCTION: u8 = 0x01;
-    /// There is no such phy.
     pub const NO_PHY: u8 = 0x10;
     /// The phy is there, and not to be used.
     pub const VACANT: u8 = 0x16;
@@ -51,7 +50,6 @@ pub struct Phy {
     pub sata: bool,
     /// It speaks SSP.
     pub ssp: bool,
-    /// SAS ADDRESS of the phy.
     pub sas_address: u64,
     pub attached_sas_address: u64,
 }

@@ -12,7 +12,6 @@ const MASK_LEN: usize = 8;
 /// Bytes before a list of reservers.
 pub const RESERVE_LEN: usize = 2;
 
-/// The words of a mask list.
 pub mod mask {
     /// Reads the list.
     pub const READ: u8 = 0;
@@ -99,7 +98,6 @@ impl<'a> Reserve<'a> {
         Ok(Reserve { command, list: list.ok_or(WireError::short("addresses", 26))? })
     }
 
-    /// The addresses in the list.
     pub fn addresses(&self) -> impl ExactSizeIterator<Item = Mac> + 'a {
         self.list.iter().map(|mac| Mac(*mac))
     }

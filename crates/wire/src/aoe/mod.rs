@@ -28,7 +28,6 @@ pub use list::{MASKS_LEN, Masks, RESERVE_LEN, Reserve, mask, reserve};
 /// The protocol's number in an Ethernet header.
 pub const ETHERTYPE: u16 = 0x88A2;
 
-/// The one version there is.
 pub const VERSION: u8 = 1;
 
 /// Shortest frame, bytes: shorter ones are filled up with zeroes.
@@ -38,7 +37,6 @@ pub const FRAME_MIN: usize = 60;
 pub const SECTOR: usize = 512;
 
 pub mod command {
-    /// An ATA command.
     pub const ATA: u8 = 0;
     /// Discovers targets; reads and sets the config string.
     pub const CONFIG: u8 = 1;

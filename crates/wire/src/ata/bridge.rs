@@ -91,7 +91,6 @@ pub struct SepIdentify {
 }
 
 impl SepIdentify {
-    /// Reads the data of a bridge.
     pub fn decode(data: &[u8]) -> Result<SepIdentify, WireError> {
         let mut reader = Reader::new(data);
         let plain = |b: &u8| if b.is_ascii_graphic() { char::from(*b) } else { ' ' };

@@ -67,7 +67,6 @@ pub mod init_flag {
     pub const MAX_PAGES: u32 = 1 << 22;
 }
 
-/// Flags of an open file.
 pub mod open_flag {
     /// Nothing of it is kept in the page cache.
     pub const DIRECT_IO: u32 = 1 << 0;

@@ -20,7 +20,6 @@ pub const INIT_LEN: usize = REQUEST_HEAD + 16;
 /// Longest name, bytes.
 pub const NAME_MAX: usize = 255;
 
-/// The header of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Bytes of the whole request.

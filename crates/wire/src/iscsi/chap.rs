@@ -74,7 +74,6 @@ impl Algorithms {
     /// Every algorithm, MD5 included.
     pub const ANY: Algorithms = Algorithms { md5: true, sha1: true, sha256: true, sha3: true };
 
-    /// Whether `algorithm` is in the set.
     pub fn contains(self, algorithm: Algorithm) -> bool {
         match algorithm {
             Algorithm::Md5 => self.md5,
@@ -142,7 +141,6 @@ impl ChapResponse {
     }
 }
 
-/// The response of `secret` to a challenge.
 pub fn response(algorithm: Algorithm, id: u8, secret: &[u8], challenge: &[u8]) -> ChapResponse {
     fn run<D: Digest>(id: u8, secret: &[u8], challenge: &[u8]) -> ChapResponse {
         let digest =

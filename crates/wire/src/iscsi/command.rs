@@ -153,7 +153,6 @@ pub struct DataOut {
     pub last: bool,
     /// Logical unit number; meaningful with a target transfer tag.
     pub lun: [u8; 8],
-    /// Initiator task tag of the command.
     pub task_tag: u32,
     /// Tag of the R2T answered; [`TAG_NONE`] for unsolicited data.
     pub target_tag: u32,

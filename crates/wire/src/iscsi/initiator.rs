@@ -44,7 +44,6 @@ pub struct ClientConfig {
     pub isid: [u8; 6],
     /// Connection identifier.
     pub cid: u16,
-    /// First CmdSN.
     pub cmd_sn: u32,
     /// Wants and limits for the operational stage.
     pub offer: Offer,

@@ -14,9 +14,7 @@ pub enum Key {
     MaxRecvDataSegmentLength,
     MaxBurstLength,
     FirstBurstLength,
-    /// DefaultTime2Wait.
     DefaultTime2Wait,
-    /// DefaultTime2Retain.
     DefaultTime2Retain,
     /// MaxOutstandingR2T.
     MaxOutstandingR2t,
@@ -145,7 +143,6 @@ impl KeySpec {
         KeySpec { key, name, rule, low, high, default, phase, sender: by, discovery: true }
     }
 
-    /// The bit of this key in a set of keys.
     pub(crate) const fn bit(&self) -> u64 {
         1 << self.key as u8
     }

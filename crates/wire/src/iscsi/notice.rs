@@ -17,7 +17,6 @@ pub enum TaskAnswer {
     NoTask = 1,
     /// LUN does not exist.
     NoLun = 2,
-    /// Task still allegiant.
     StillAllegiant = 3,
     /// Task allegiance reassignment not supported.
     ReassignUnsupported = 4,
@@ -81,7 +80,6 @@ pub enum LogoutAnswer {
     NoConnection = 1,
     /// Connection recovery is not supported.
     RecoveryUnsupported = 2,
-    /// Cleanup failed.
     CleanupFailed = 3,
 }
 
@@ -133,7 +131,6 @@ impl Pdu for LogoutResponse {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RejectReason {
-    /// Data digest error.
     DataDigest = 0x02,
     /// SNACK reject.
     Snack = 0x03,
@@ -142,11 +139,9 @@ pub enum RejectReason {
     Protocol = 0x04,
     /// Command not supported.
     Unsupported = 0x05,
-    /// Too many immediate commands.
     TooManyImmediate = 0x06,
     /// Task in progress: its tag is used again.
     TaskInProgress = 0x07,
-    /// Invalid data acknowledgement.
     InvalidDataAck = 0x08,
     /// Invalid PDU field.
     InvalidField = 0x09,
@@ -154,7 +149,6 @@ pub enum RejectReason {
     LongOperation = 0x0a,
     /// Negotiation reset (obsolete).
     NegotiationReset = 0x0b,
-    /// Waiting for logout.
     WaitingForLogout = 0x0c,
 }
 
@@ -289,7 +283,6 @@ impl Pdu for AsyncMessage {
 pub enum Response {
     NopIn(NopIn),
     Scsi(ScsiResponse),
-    /// Task management response.
     Task(TaskResponse),
     Login(LoginResponse),
     Text(TextResponse),

@@ -37,7 +37,6 @@ pub struct TaskRequest {
     pub function: u8,
     /// Logical unit number.
     pub lun: [u8; 8],
-    /// Initiator task tag of this request.
     pub task_tag: u32,
     /// Tag of the task meant, for ABORT TASK, TASK REASSIGN and QUERY TASK.
     pub referenced_tag: u32,

@@ -95,7 +95,6 @@ impl Residual {
 pub struct ScsiResponse {
     /// 0: the command ended with `status`; 1: target failure, and `status` means nothing.
     pub response: u8,
-    /// SCSI status.
     pub status: u8,
     pub task_tag: u32,
     /// SNACK tag; 0 below error recovery level 1.

@@ -10,7 +10,6 @@ pub enum LoginStatus {
     TargetMovedTemporarily,
     /// The target has moved for good; TargetAddress has the new address.
     TargetMovedPermanently,
-    /// Miscellaneous initiator errors.
     InitiatorError,
     /// The initiator could not be authenticated.
     AuthenticationFailure,
@@ -30,7 +29,6 @@ pub enum LoginStatus {
     SessionTypeNotSupported,
     /// The session named by TSIH does not exist.
     SessionDoesNotExist,
-    /// An invalid request during login.
     InvalidDuringLogin,
     /// Hardware or software error of the target.
     TargetError,

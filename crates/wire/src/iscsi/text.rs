@@ -116,7 +116,6 @@ impl TextBuilder {
         &self.text
     }
 
-    /// The text.
     pub fn into_bytes(self) -> Vec<u8> {
         self.text
     }

@@ -89,7 +89,6 @@ pub enum Refusal {
     NoTls,
     /// The server serves nothing without TLS.
     TlsRequired,
-    /// There is no such export.
     NoExport,
     /// The server is ending.
     Shutdown,

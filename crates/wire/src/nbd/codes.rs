@@ -26,7 +26,6 @@ pub mod handshake_flag {
 }
 
 /// Options of the handshake.
-#[allow(missing_docs)]
 pub mod option {
     pub const EXPORT_NAME: u32 = 1;
     pub const ABORT: u32 = 2;
@@ -41,7 +40,6 @@ pub mod option {
 }
 
 /// Types of replies to options.
-#[allow(missing_docs)]
 pub mod rep {
     pub const ACK: u32 = 1;
     pub const SERVER: u32 = 2;
@@ -61,7 +59,6 @@ pub mod rep {
 }
 
 /// Kinds of information about an export.
-#[allow(missing_docs)]
 pub mod info {
     pub const EXPORT: u16 = 0;
     pub const NAME: u16 = 1;
@@ -69,8 +66,6 @@ pub mod info {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// Transmission flags of an export.
-#[allow(missing_docs)]
 pub mod export_flag {
     pub const HAS_FLAGS: u16 = 1;
     pub const READ_ONLY: u16 = 1 << 1;
@@ -86,7 +81,6 @@ pub mod export_flag {
 }
 
 /// Types of requests.
-#[allow(missing_docs)]
 pub mod kind {
     pub const READ: u16 = 0;
     pub const WRITE: u16 = 1;
@@ -99,7 +93,6 @@ pub mod kind {
 }
 
 /// Flags of requests.
-#[allow(missing_docs)]
 pub mod command_flag {
     pub const FUA: u16 = 1;
     pub const NO_HOLE: u16 = 1 << 1;
@@ -111,7 +104,6 @@ pub mod command_flag {
 }
 
 /// Types of chunks of a structured reply.
-#[allow(missing_docs)]
 pub mod chunk_kind {
     pub const NONE: u16 = 0;
     pub const OFFSET_DATA: u16 = 1;

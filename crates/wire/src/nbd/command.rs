@@ -63,7 +63,6 @@ pub fn extents(reply: &[u8], block_bytes: u32, offset: u64, len: u64, zeroes: bo
     out
 }
 
-/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Done.

@@ -89,7 +89,6 @@ pub(super) fn contexts(payload: &[u8]) -> Result<Contexts<'_>, WireError> {
     }
 }
 
-/// Appends a reply to an option.
 pub(super) fn reply(option: u32, kind: u32, parts: &[&[u8]], out: &mut Vec<u8>) {
     let len: usize = parts.iter().map(|p| p.len()).sum();
     out.extend(OPTION_REPLY_MAGIC.to_be_bytes());
@@ -106,7 +105,6 @@ pub struct OptionReply<'a> {
     pub option: u32,
     /// Type.
     pub kind: u32,
-    /// The payload of the reply.
     pub payload: &'a [u8],
 }
 

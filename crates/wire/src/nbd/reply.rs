@@ -55,7 +55,6 @@ pub enum Piece {
     Failed {
         /// Of the request.
         cookie: u64,
-        /// How.
         error: Error,
         /// See above.
         last: bool,

@@ -108,7 +108,6 @@ pub enum Head {
         cookie: u64,
     },
     Chunk {
-        /// Chunk flags.
         flags: u16,
         /// Type.
         kind: u16,

@@ -27,7 +27,6 @@ impl<'a> Names<'a> {
 
 /// A request. Fields are named as in the manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum T<'a> {
     Version {
         msize: u32,
@@ -236,7 +235,6 @@ fn walk<'a>(f: &mut Fields<'a>) -> Result<T<'a>, WireError> {
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum R<'a> {
     Version { msize: u32, version: &'a str },
     Auth { aqid: Qid },

@@ -103,9 +103,7 @@ pub mod cns {
     pub const COMMAND_SETS: u8 = 0x1c;
 }
 
-/// Log pages.
 pub mod log_page {
-    /// Supported log pages.
     pub const SUPPORTED: u8 = 0x00;
     /// Error information.
     pub const ERROR: u8 = 0x01;
@@ -120,7 +118,6 @@ pub mod log_page {
     pub const DISCOVERY: u8 = 0x70;
 }
 
-/// Features.
 pub mod feature {
     pub const ARBITRATION: u8 = 0x01;
     /// Power management.
@@ -128,7 +125,6 @@ pub mod feature {
     /// Temperature threshold.
     pub const TEMPERATURE: u8 = 0x04;
     pub const ERROR_RECOVERY: u8 = 0x05;
-    /// Volatile write cache.
     pub const WRITE_CACHE: u8 = 0x06;
     /// Number of queues.
     pub const QUEUES: u8 = 0x07;
@@ -136,7 +132,6 @@ pub mod feature {
     pub const ATOMICITY: u8 = 0x0a;
     /// Asynchronous event configuration.
     pub const EVENTS: u8 = 0x0b;
-    /// Keep alive timer.
     pub const KEEP_ALIVE: u8 = 0x0f;
     /// Host behavior support: 512 bytes of data.
     pub const HOST_BEHAVIOR: u8 = 0x16;

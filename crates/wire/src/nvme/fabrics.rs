@@ -55,7 +55,6 @@ impl Connect {
     pub const SIZE_AT: u16 = 44;
 }
 
-/// The data of a Connect command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectData {
     pub host_id: [u8; 16],
@@ -118,7 +117,6 @@ pub struct Property {
     pub long: bool,
     /// OFST.
     pub at: u32,
-    /// The value to set.
     pub value: u64,
 }
 

@@ -18,9 +18,7 @@ use crate::digest::crc32c;
 pub struct Framer {
     /// True for PDUs of a controller, false for those of a host.
     pub from_controller: bool,
-    /// Headers have digests.
     pub header_digest: bool,
-    /// Data has digests.
     pub data_digest: bool,
 }
 

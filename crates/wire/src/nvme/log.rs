@@ -88,7 +88,6 @@ pub fn effects() -> Vec<u8> {
 /// A record of the discovery log page: a subsystem, and where it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subsystem {
-    /// The discovery subsystem itself.
     pub discovery: bool,
     /// SUBNQN.
     pub name: String,

@@ -17,7 +17,6 @@ pub struct Extent {
     pub lba: u64,
     /// NLB, counted from one.
     pub blocks: u32,
-    /// FUA.
     pub fua: bool,
     /// DEAC of Write Zeroes: the blocks may be deallocated.
     pub deallocate: bool,

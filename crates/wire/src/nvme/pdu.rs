@@ -171,7 +171,6 @@ pub fn r2t(wish: &Data, flags: u8) -> Vec<u8> {
 /// H2CTermReq and C2HTermReq.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminate {
-    /// From a controller.
     pub controller: bool,
     /// FES.
     pub reason: u16,

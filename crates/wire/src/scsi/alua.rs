@@ -91,7 +91,6 @@ pub enum StateCause {
     Implicit = 2,
 }
 
-/// A target port group with its ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortGroup {
     /// TARGET PORT GROUP.

@@ -30,7 +30,6 @@ pub enum CdbError {
     Opcode,
     /// A field that is not allowed, the service action included: 5/24/00 with a field pointer.
     Field {
-        /// Byte of the CDB.
         byte: u16,
         /// Most significant bit of the field; None when it begins with the byte.
         bit: Option<u8>,
@@ -143,9 +142,7 @@ pub enum LogControl {
     Threshold,
     /// Cumulative values.
     Cumulative,
-    /// Default threshold values.
     DefaultThreshold,
-    /// Default cumulative values.
     DefaultCumulative,
 }
 
@@ -163,7 +160,6 @@ pub enum LunSelect {
 /// A parsed command. Lengths are bytes unless the field is in blocks; `alloc` is an ALLOCATION
 /// LENGTH, `len` a PARAMETER LIST LENGTH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Command {
     TestUnitReady,
     RequestSense {

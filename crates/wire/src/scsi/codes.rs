@@ -4,36 +4,22 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Key {
-    /// NO SENSE.
     #[default]
     NoSense = 0x0,
-    /// RECOVERED ERROR.
     RecoveredError = 0x1,
-    /// NOT READY.
     NotReady = 0x2,
-    /// MEDIUM ERROR.
     MediumError = 0x3,
-    /// HARDWARE ERROR.
     HardwareError = 0x4,
-    /// ILLEGAL REQUEST.
     IllegalRequest = 0x5,
-    /// UNIT ATTENTION.
     UnitAttention = 0x6,
-    /// DATA PROTECT.
     DataProtect = 0x7,
-    /// BLANK CHECK.
     BlankCheck = 0x8,
     /// Vendor specific.
     Vendor = 0x9,
-    /// COPY ABORTED.
     CopyAborted = 0xa,
-    /// ABORTED COMMAND.
     AbortedCommand = 0xb,
-    /// VOLUME OVERFLOW.
     VolumeOverflow = 0xd,
-    /// MISCOMPARE.
     Miscompare = 0xe,
-    /// COMPLETED.
     Completed = 0xf,
 }
 

@@ -43,7 +43,6 @@ impl Types {
     pub const CDROM: Types = Types(2);
     pub const ALL: Types = Types(0xff);
 
-    /// The set of one type.
     pub const fn of(kind: PeripheralType) -> Types {
         match kind {
             PeripheralType::Disk => Types::DISK,

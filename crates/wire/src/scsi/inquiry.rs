@@ -18,12 +18,10 @@ pub enum PeripheralType {
     Enclosure = 0x0d,
 }
 
-/// A target port by its names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetPortName {
     /// Relative target port identifier, from 1.
     pub relative: u16,
-    /// Target port group.
     pub group: u16,
     /// iSCSI name of the target; empty when it has none.
     pub name: String,
@@ -33,7 +31,6 @@ pub struct TargetPortName {
 /// not printable ASCII become spaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Peripheral device type.
     pub kind: PeripheralType,
     /// RMB: the medium can be removed.
     pub removable: bool,
@@ -55,7 +52,6 @@ pub struct Identity {
     pub target_name: String,
     /// Relative target port identifier of the port the command arrived through, from 1.
     pub relative_port: u16,
-    /// Target port group of that port.
     pub port_group: u16,
     /// iSCSI's portal group tag, a part of the port's name.
     pub portal_group: u16,

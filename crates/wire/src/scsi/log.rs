@@ -38,7 +38,6 @@ pub struct LogCounts {
     pub reads: ErrorCounts,
     /// Page 05h.
     pub verifies: ErrorCounts,
-    /// Commands that read the medium.
     pub read_commands: u64,
     /// Commands that wrote it.
     pub write_commands: u64,
@@ -57,7 +56,6 @@ pub struct LogCounts {
 }
 
 impl LogCounts {
-    /// The pages that there are.
     fn pages(&self) -> impl Iterator<Item = (u8, u8)> {
         let space = self.space.is_some();
         PAGES.into_iter().filter(move |one| space || *one != SPACE_PAGE)

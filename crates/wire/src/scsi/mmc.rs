@@ -170,7 +170,6 @@ pub enum MediaEvent {
     /// No event.
     #[default]
     None = 0,
-    /// The user requests an eject.
     EjectRequest = 1,
     /// A medium was inserted.
     New = 2,

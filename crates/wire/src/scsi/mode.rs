@@ -98,7 +98,6 @@ pub struct ModeBlock {
 }
 
 impl ModeBlock {
-    /// The pages that there are.
     fn pages(&self) -> impl Iterator<Item = (u8, u8)> + Clone {
         let thresholds = self.has_thresholds;
         PAGES.into_iter().filter(move |one| thresholds || *one != THRESHOLD_PAGE)
@@ -108,7 +107,6 @@ impl ModeBlock {
 const ALL_PAGES: u8 = 0x3f;
 const ALL_SUBPAGES: u8 = 0xff;
 
-/// The pages that a page and a subpage code mean.
 fn select_pages(
     (code, subpage): (u8, u8),
     mode: &ModeBlock,

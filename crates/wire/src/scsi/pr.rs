@@ -147,9 +147,7 @@ impl PrOutAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PrInAction {
-    /// Every key.
     ReadKeys = 0,
-    /// The reservation.
     ReadReservation = 1,
     /// The supported features.
     ReportCapabilities = 2,

@@ -9,7 +9,6 @@ use crate::error::WireError;
 
 /// Codes of the pages.
 pub mod ses_page {
-    /// Supported pages.
     pub const SUPPORTED: u8 = 0x00;
     pub const CONFIGURATION: u8 = 0x01;
     /// Status; control when it is sent.
@@ -43,9 +42,7 @@ const SAS: u8 = 6;
 pub struct SesType {
     /// ELEMENT TYPE.
     pub kind: u8,
-    /// How many.
     pub count: u8,
-    /// The text that describes the type.
     pub text: String,
 }
 

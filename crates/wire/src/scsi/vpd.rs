@@ -22,9 +22,7 @@ pub enum Provisioning {
     /// Every block has its place.
     #[default]
     Full = 0,
-    /// Resource provisioned.
     Resource = 1,
-    /// Thin provisioned.
     Thin = 2,
 }
 

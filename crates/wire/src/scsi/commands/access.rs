@@ -33,7 +33,6 @@ pub enum Alua {
     Any,
     /// In standby and unavailable, not in the offline and transition states.
     Unavailable,
-    /// In standby.
     Standby,
     /// In the active states only.
     Active,

@@ -52,7 +52,6 @@ pub fn report_opcodes(
     Ok(out)
 }
 
-/// The command timeouts descriptor.
 fn timeouts_of(info: &CommandInfo) -> [u8; 12] {
     let [a, b, c, d] = info.times.nominal_s.to_be_bytes();
     let [e, f, g, h] = info.times.recommended_s.to_be_bytes();

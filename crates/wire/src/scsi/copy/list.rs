@@ -117,9 +117,7 @@ pub enum Segment {
         of_destination: bool,
         /// Number of blocks; 0 moves nothing.
         blocks: u16,
-        /// First block of the source.
         source_lba: u64,
-        /// First block of the destination.
         destination_lba: u64,
         /// 0Dh: the copied data is held for RECEIVE COPY DATA.
         hold: bool,

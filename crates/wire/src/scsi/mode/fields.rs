@@ -4,7 +4,6 @@
 use crate::bytes::Reader;
 use crate::error::WireError;
 
-/// A field of a mode page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModeField {
     /// As lists have it.

@@ -27,7 +27,6 @@ pub(crate) async fn drive<T>(
     }
 }
 
-/// Carries out a plan.
 pub(crate) async fn carry_out(core: &Rc<Core>, edge: Edge, plan: &WritePlan) -> Result<(), Errno> {
     for step in plan.steps() {
         match step {

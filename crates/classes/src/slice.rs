@@ -14,7 +14,6 @@ use geom::{Access, Back, Core, Edge, Flow, GeomId, Layer, Limits, ProviderId, To
 pub(crate) struct Slice {
     /// First byte, on the provider below.
     pub(crate) from: u64,
-    /// The edge to the provider below.
     pub(crate) below: Edge,
 }
 

@@ -11,14 +11,12 @@
 //!  W5  After a cut the choice between two differing copies is deterministic, and the table is
 //!      reported as damaged until `recover` has run.
 
-/// One step of a [`WritePlan`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteStep {
     /// Write `bytes` (whole sectors) at byte `offset`.
     Write {
         /// Byte offset on the media.
         offset: u64,
-        /// What to write.
         bytes: Vec<u8>,
     },
     /// All writes so far must be on stable media before the next one is sent.

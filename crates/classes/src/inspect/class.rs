@@ -10,7 +10,6 @@ use crate::part::{self, TableContext};
 use crate::probe::Sectors;
 use crate::probe_io::drive;
 
-/// Name of the class.
 pub(super) const NAME: &str = "inspect";
 
 /// Finds and clears what other classes, and others' tools, would claim.

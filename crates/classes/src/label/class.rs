@@ -13,7 +13,6 @@ use super::{Found, clean, gpt_names, step_all, verbs};
 use crate::probe::Sectors;
 use crate::probe_io::drive;
 
-/// Name of the class.
 pub(super) const NAME: &str = "label";
 
 /// Prefix of GEOM's own labels: the only ones that may contain a partition table.

@@ -21,7 +21,6 @@ pub(super) const KIND_ATTR: &str = "LABEL::kind";
 pub(super) struct Label<'a> {
     /// Of the geom and of its provider: `ext2fs/root`.
     pub(super) name: &'a str,
-    /// Description of the label found.
     pub(super) description: &'a str,
     /// Bytes from the start of the provider below.
     pub(super) len: u64,

@@ -89,7 +89,6 @@ pub const KINDS: &[Kind] = &[
 /// What one kind of label makes of the media.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Description of the label found.
     pub description: &'static str,
     /// Provider named by the label, `ext2fs/home`; none when unnamed or not usable.
     pub by_name: Option<String>,

@@ -21,7 +21,6 @@ impl Divisor {
         }
     }
 
-    /// The divisor.
     pub(crate) const fn by(self) -> u64 {
         self.by
     }

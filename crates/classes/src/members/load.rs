@@ -75,7 +75,6 @@ impl Load {
     }
 }
 
-/// The slots that bits name.
 fn slots(bits: u64) -> impl Iterator<Item = usize> {
     let mut left = bits;
     std::iter::from_fn(move || {

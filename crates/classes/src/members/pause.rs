@@ -2,7 +2,6 @@
 
 use geom::{At, Class, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
-/// A class whose rebuilds can be paused.
 pub(crate) trait RebuildingClass: Class + Sized + 'static {
     /// Its name.
     const REBUILDS_OF: &'static str;

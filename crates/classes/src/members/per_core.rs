@@ -28,7 +28,6 @@ use super::sync::{AtomicU64, Mutex, MutexGuard, Relaxed, SeqCst};
 
 /// The private state of a core.
 pub(crate) trait CoreLocal: Default + Send {
-    /// The table that the core uses.
     type Table: Default + Send + Sync;
     /// What others leave with it.
     type Left: Default + Send;
@@ -62,7 +61,6 @@ struct CoreSlot<O: CoreLocal> {
     local: Owned<LocalState<O>>,
     /// Tables that were left here.
     tables: AtomicU64,
-    /// Writes that passed on this core.
     writes: AtomicU64,
     inbox: Mutex<CoreInbox<O>>,
 }

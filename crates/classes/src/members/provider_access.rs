@@ -15,7 +15,6 @@ pub(crate) fn find(control: &GraphControl, name: &str) -> Result<ProviderId, Err
     control.topology.find(name).ok_or_else(missing)
 }
 
-/// Every provider is tasted again.
 pub(crate) fn taste_all_again(control: &mut GraphControl) -> Result<(), Error> {
     let all: Vec<ProviderId> = {
         let view = control.topology.view(0);

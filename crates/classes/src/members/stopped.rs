@@ -16,7 +16,6 @@ impl Stopped {
         self.0.lock()
     }
 
-    /// It was stopped.
     pub(crate) fn stop(&self, name: &str) {
         self.names().insert(name.to_owned());
     }

@@ -49,7 +49,6 @@ pub(crate) trait LastSectorClass: LabelledClass {
     /// Its name.
     const CLASS: &'static str;
 
-    /// The geoms that were stopped by a verb.
     fn stopped(&self) -> &Stopped;
 
     /// A stopped geom is to be found again.

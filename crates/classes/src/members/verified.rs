@@ -92,7 +92,6 @@ struct MismatchPlace {
 }
 
 impl VerifyReport {
-    /// In one line.
     pub(crate) fn line(&self) -> String {
         let total = self.media_bytes.max(1);
         let percent = u128::from(self.at) * 100 / u128::from(total);

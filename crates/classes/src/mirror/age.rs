@@ -39,7 +39,6 @@ impl Mirror {
         record.syncid == self.syncid && matches!(kin, Relation::Same | Relation::Unknown)
     }
 
-    /// The state of the newest members.
     pub(super) fn newest(&self) -> NewestState {
         NewestState {
             syncid: self.syncid,

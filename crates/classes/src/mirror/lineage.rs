@@ -70,7 +70,6 @@ impl Lineage {
         Lineage { line: mix(u64::from(id), [u32::MAX].into_iter()), ..Lineage::default() }
     }
 
-    /// The relation to another lineage.
     pub(super) fn relation_to(&self, other: &Lineage) -> Relation {
         let has = |a: &Lineage, line: u64| a.earlier_lines.contains(&line);
         match (self.line, other.line) {

@@ -67,7 +67,6 @@ fn wrong(e: impl std::fmt::Display) -> Error {
     Error::inval(format!("multipath create: {e}"))
 }
 
-/// The mode and options of a section.
 pub(super) fn declared(params: &MultipathParams) -> Result<(Mode, Options), Error> {
     let options = Options {
         checker_ns: verbs::seconds(params.checker)?,

@@ -87,7 +87,6 @@ impl Paths {
         &self.list
     }
 
-    /// By slot.
     pub(super) fn of(&self, slot: usize) -> Option<&PathEntry> {
         self.list.iter().find(|p| p.slot == slot)
     }
@@ -102,7 +101,6 @@ impl Paths {
         self.active
     }
 
-    /// Good paths there are.
     pub(super) fn good(&self) -> usize {
         self.list.iter().filter(|p| p.state == PathState::Good).count()
     }
@@ -163,7 +161,6 @@ impl Paths {
         Some(slot)
     }
 
-    /// Removes a path.
     pub(super) fn remove(&mut self, slot: usize, queues: bool) {
         let was_good = self.is_good(slot);
         self.list.retain(|p| p.slot != slot);

@@ -11,7 +11,6 @@ use super::{DEPTH_MAX, Kind, PartError, PartErrorKind, Scheme, Table, TableConte
 use crate::probe::Sectors;
 use crate::probe_io::drive;
 
-/// Name of the class.
 pub(super) const NAME: &str = "part";
 
 /// Partition tables: GPT, MBR, and the chain of logical partitions inside an MBR partition.

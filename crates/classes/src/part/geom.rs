@@ -266,7 +266,6 @@ impl PartGeom {
         attrs
     }
 
-    /// Providers of these indexes.
     pub(super) fn providers(&self, indexes: &BTreeSet<u32>) -> Vec<ProviderId> {
         indexes.iter().filter_map(|index| Some(self.parts.get(index)?.provider)).collect()
     }

@@ -50,7 +50,6 @@ impl Scheme {
     }
 }
 
-/// The media of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Media {
     /// Whole sectors.
@@ -186,7 +185,6 @@ impl Entry {
         String::from_utf16_lossy(&self.name)
     }
 
-    /// Names of the attributes that are set.
     pub fn attribute_names(&self) -> Vec<&'static str> {
         let bits = super::attributes::bits_of(self.kind);
         bits.iter().filter(|bit| self.attributes >> bit.bit & 1 != 0).map(|bit| bit.name).collect()
@@ -225,7 +223,6 @@ impl Table {
         }
     }
 
-    /// The media of this table.
     pub fn media(&self) -> &Media {
         &self.media
     }
@@ -294,7 +291,6 @@ impl Table {
         }
     }
 
-    /// Names of the attributes of the table itself that are set.
     pub fn attribute_names(&self) -> Vec<&'static str> {
         match &self.scheme_data {
             SchemeData::Gpt(gpt) => gpt.pmbr_attributes(),

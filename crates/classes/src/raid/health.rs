@@ -121,7 +121,6 @@ impl RaidGeom {
         out
     }
 
-    /// Of one volume.
     fn volume_findings(&self, t: &Topology, at: usize, out: &mut Vec<Trouble>) {
         let Some(set) = &self.set else { return };
         let (Some(vol), Some(volume)) = (set.volume_status.get(at), set.array.volumes.get(at))

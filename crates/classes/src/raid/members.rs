@@ -79,7 +79,6 @@ pub(crate) struct MemberSet {
     pub(crate) recorded: Array,
     /// By disk: which attached one it is.
     pub(crate) attached: Vec<Option<Tag>>,
-    /// By volume.
     pub(crate) volume_status: Vec<VolumeStatus>,
     keys: u32,
 }
@@ -236,7 +235,6 @@ impl MemberSet {
         self.volume_status.iter().position(|vol| vol.key == key)
     }
 
-    /// The index of a disk by its tag.
     pub(crate) fn disk(&self, tag: Tag) -> Option<usize> {
         self.attached.iter().position(|own| *own == Some(tag))
     }

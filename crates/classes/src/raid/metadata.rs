@@ -101,7 +101,6 @@ impl MetadataState {
         }
     }
 
-    /// The disk of an array with a key.
     pub(crate) fn find(&self, array: &Array, key: &str) -> Option<usize> {
         let same = |disk: &Disk| match self {
             MetadataState::Intel { .. } => is_serial(&disk.serial, key),

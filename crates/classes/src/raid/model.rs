@@ -176,7 +176,6 @@ pub struct Migration {
     pub done: u64,
 }
 
-/// Kinds of [`Migration`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MigrationKind {
     /// First synchronisation.

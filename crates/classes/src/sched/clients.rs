@@ -58,7 +58,6 @@ const ALL: &[(&str, Classify)] = &[
     ("none", Classify::None),
 ];
 
-/// The names of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Name {
     /// Used in lists. Equal labels denote the same client.
@@ -149,7 +148,6 @@ pub(super) struct Client {
     pub(super) service: Service,
 }
 
-/// All of them.
 pub(super) struct Clients {
     origins: Arc<Origins>,
     all: Vec<Client>,
@@ -327,7 +325,6 @@ impl Clients {
         self.pass_shares(algorithm, false);
     }
 
-    /// Passes the shares of all clients to an algorithm.
     pub(super) fn pass_shares(&self, algorithm: &mut dyn Algorithm, is_new: bool) {
         for (place, client) in (0u16..).zip(&self.all) {
             algorithm.client(place, self.share_of(client.name.as_deref()), is_new);
@@ -364,7 +361,6 @@ impl Clients {
         known.map(|c| (c, self.share_of(c.name.as_deref())))
     }
 
-    /// Sum over all clients.
     pub(super) fn sum(&self) -> Service {
         let mut sum = self.past_service;
         self.all.iter().for_each(|c| sum.add(&c.service));

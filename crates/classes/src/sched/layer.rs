@@ -191,7 +191,6 @@ impl SchedShared {
     }
 }
 
-/// Starts the tasks of a layer on all cores.
 pub(super) fn start_tasks(shared: &Arc<SchedShared>, notifier: &Notifier) {
     for core in 0..notifier.cores() {
         let shared = shared.clone();

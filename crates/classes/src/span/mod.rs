@@ -77,7 +77,6 @@ pub trait Span: Sized + Send + Sync + 'static {
     /// The label's bytes, to be padded to a sector.
     fn encode(label: &SpanLabel) -> Vec<u8>;
 
-    /// Whether a strip size may be used with this sector size.
     fn check_strip(strip: u64, sector_bytes: u64) -> Result<(), Error>;
 
     /// Bytes of the whole, from the bytes that each member gives.

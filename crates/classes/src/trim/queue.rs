@@ -378,7 +378,6 @@ impl DeleteQueue {
         self.state().queue.limits()
     }
 
-    /// How it is.
     pub(crate) fn fill(&self) -> FillLevel {
         let inside = self.state();
         let (q, pacer) = (&inside.queue, &inside.pacer);

@@ -24,7 +24,6 @@ impl RangesTest {
         Arc::new(RangesTest { locks, wakeups: bells, held: Mutex::default() })
     }
 
-    /// Holds a range for a moment.
     fn hold(&self, who: usize, range: Range<u64>, alone: bool) {
         let bio = || Waiter::Bio(who, Ticket::from_words(who as u32, who as u64));
         let lock = match self.locks.lock(range.clone(), alone, bio) {

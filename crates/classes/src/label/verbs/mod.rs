@@ -49,7 +49,6 @@ fn find(control: &GraphControl, name: &str) -> Result<ProviderId, Error> {
     Ok(on)
 }
 
-/// Content of the last sector.
 enum LastSectorContent {
     Nothing,
     Label,

@@ -54,7 +54,6 @@ use super::metadata::{Balance, Metadata};
 /// Members at most: the bits of one word.
 pub(in crate::mirror) const MEMBERS_MAX: usize = 32;
 
-/// The role of a member in the mirror.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::mirror) enum Role {
     /// Found; the mirror has not started.
@@ -146,7 +145,6 @@ pub(in crate::mirror) struct Mirror {
     pub(in crate::mirror) dirty: bool,
     /// The syncid is to grow before the next write.
     pub(in crate::mirror) bump: bool,
-    /// By slot.
     pub(in crate::mirror) slots: Vec<Option<Member>>,
     /// How often writes began since it runs, and how often they had when a complete member was lost
     /// (by its number).
@@ -199,7 +197,6 @@ impl Mirror {
         self.slots.iter().enumerate().filter_map(|(i, m)| Some((i, m.as_ref()?)))
     }
 
-    /// The member in a slot.
     pub(in crate::mirror) fn member(&self, slot: usize) -> Option<&Member> {
         self.slots.get(slot)?.as_ref()
     }

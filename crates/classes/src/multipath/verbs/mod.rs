@@ -128,7 +128,6 @@ impl LastSectorClass for MultipathClass {
     }
 }
 
-/// Nanoseconds of seconds that were given.
 pub(super) fn seconds(given: u64) -> Result<u64, Error> {
     match given <= SECONDS_MAX {
         true => Ok(given * 1_000_000_000),

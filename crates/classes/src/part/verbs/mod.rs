@@ -186,7 +186,6 @@ impl Change {
 
 /// A table before an edit.
 struct TableBefore<'t> {
-    /// Name of the provider with the table.
     name: &'t str,
     table: &'t Table,
     uses: &'t Uses,
@@ -217,7 +216,6 @@ impl TableBefore<'_> {
     }
 }
 
-/// An edit of one table.
 trait TableEdit {
     /// Whether it needs a new unique id.
     const NEEDS_ID: bool = false;

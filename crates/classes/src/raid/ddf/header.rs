@@ -43,7 +43,6 @@ pub struct Limits {
     pub volumes: u16,
     /// Configuration records on a disk, besides one for a spare.
     pub partitions: u16,
-    /// Sectors of a configuration record.
     pub record_sectors: u16,
     /// Disks of a basic volume.
     pub elements: u16,
@@ -86,7 +85,6 @@ pub struct Header {
     pub time: u32,
     /// Whether a write was under way.
     pub open: bool,
-    /// Sector of the primary header.
     pub primary: u64,
     /// Sector of the secondary header; all ones: there is none.
     pub secondary: u64,

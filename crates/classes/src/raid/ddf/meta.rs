@@ -13,9 +13,7 @@ pub struct Meta {
     pub source: Copy,
     /// The controller's section as it is, with a right checksum.
     pub controller: Vec<u8>,
-    /// Disks of the set.
     pub disks: Vec<DiskEntry>,
-    /// Volumes of the set.
     pub volumes: Vec<VolumeEntry>,
     /// The volumes that this disk has a part of.
     pub configs: Vec<Config>,
@@ -24,7 +22,6 @@ pub struct Meta {
     /// What this disk serves as a spare.
     pub spare: Option<Spare>,
     pub data: DiskData,
-    /// Bad blocks of this disk.
     pub bad: Vec<BadBlocks>,
     /// The bad-block section as it is; empty when there is none.
     pub(super) bad_section: Vec<u8>,

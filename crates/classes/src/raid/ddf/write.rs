@@ -20,7 +20,6 @@ const SECONDARY: u64 = 8 << 20;
 pub struct TargetDisk {
     /// Bytes in a sector.
     pub sector_size: u32,
-    /// Sectors of the disk.
     pub media_sectors: u64,
     /// Seconds since 1980.
     pub time: u32,

@@ -160,7 +160,6 @@ impl Header {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Log {
     Unit {
-        /// Its header.
         header: Header,
         /// Where it is in the area, bytes.
         at: u64,

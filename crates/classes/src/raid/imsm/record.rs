@@ -50,7 +50,6 @@ pub mod attribute {
     pub const RAID10_WIDE: u32 = 0x80;
     /// Disks of more than 2 TiB.
     pub const LARGE_DISK: u32 = 0x0400_0000;
-    /// There is a bad-block log.
     pub const BAD_BLOCKS: u32 = 0x0800_0000;
     /// Volumes of more than 2 TiB.
     pub const LARGE_VOLUME: u32 = 0x2000_0000;
@@ -173,11 +172,9 @@ pub struct Record {
     pub family: u32,
     /// Counts up with each write.
     pub generation: u32,
-    /// Bytes of the error log.
     pub error_log: u32,
     /// Attributes; see [`attribute`].
     pub attributes: u32,
-    /// Position in the error log.
     pub error_position: u8,
     /// Cache, MiB.
     pub cache: u32,
@@ -193,7 +190,6 @@ pub struct Record {
     pub written_s: u64,
     pub disks: Vec<DiskRecord>,
     pub volumes: Vec<VolumeRecord>,
-    /// Bad-block log.
     pub bad: Vec<BadBlocks>,
 }
 

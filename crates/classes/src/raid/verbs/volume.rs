@@ -95,7 +95,6 @@ pub(super) fn usable(intel: bool, media: u64) -> u64 {
     }
 }
 
-/// A new volume.
 pub(super) struct NewVolume<'a> {
     pub(super) name: &'a str,
     pub(super) id: [u8; 24],

@@ -302,7 +302,6 @@ impl VolumeShared {
         self.per_core.counters(core as usize)
     }
 
-    /// The table that this core uses.
     pub(crate) fn table(&self, core: u32) -> Arc<Table> {
         self.core_state(core).table.clone()
     }

@@ -135,7 +135,6 @@ impl Knob {
     }
 }
 
-/// Knobs and how they are set.
 pub(crate) struct Knobs {
     specs: &'static [Knob],
     values: Vec<u64>,

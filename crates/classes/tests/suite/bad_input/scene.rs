@@ -120,7 +120,6 @@ pub fn reported_text(world: &World, class: &str, name: &str) -> String {
 }
 
 impl Scene {
-    /// A world that finds the disks.
     pub fn found(&self) -> (World, Vec<Disk>) {
         let mut world = World::new();
         let mut disks = Vec::new();

@@ -23,7 +23,6 @@ pub struct Model {
 /// A flush under way: for each sector the newest step that had ended.
 pub struct Mark(Vec<u64>);
 
-/// The bytes of a sector with that value.
 pub fn bytes_of(value: u64) -> Vec<u8> {
     value.to_le_bytes().repeat(SECTOR as usize / 8)
 }

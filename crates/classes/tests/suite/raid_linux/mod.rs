@@ -91,7 +91,6 @@ pub fn attach(world: &mut World, first: usize, disks: &[Disk]) {
     }
 }
 
-/// Whether a volume is there.
 pub fn has_volume(control: &geom::GraphControl) -> bool {
     let view = control.topology.view(0);
     view.iter().any(|g| g.class == "raid" && !g.withering && !g.providers.is_empty())

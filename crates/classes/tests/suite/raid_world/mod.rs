@@ -50,7 +50,6 @@ pub fn volume(
     }
 }
 
-/// An array of `disks` with one volume of `level`.
 pub fn with_one_volume(identity: Identity, level: Level, disks: usize) -> Array {
     Array {
         identity,

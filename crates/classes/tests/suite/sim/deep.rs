@@ -190,7 +190,6 @@ impl Plan {
         redundant().filter(move |_| any)
     }
 
-    /// Whether one has parity.
     pub fn has_parity(&self) -> bool {
         self.arrays().any(|(made, _)| made.with["level"] == "RAID5")
     }

@@ -71,7 +71,6 @@ impl Life {
         Life::with(seed, count, super::classes())
     }
 
-    /// With these classes.
     pub fn with(seed: u64, count: usize, classes: Vec<Arc<dyn Class>>) -> Life {
         let world = World::new(seed);
         let inbox = Arc::new(Inbox::default());
@@ -148,7 +147,6 @@ impl Life {
         disk.attach(&mut self.control.topology, name).expect("a name that is free");
     }
 
-    /// Pulls a disk out.
     pub fn pull(&mut self, name: &str, disk: &Disk, dark: bool) {
         let Some(on) = self.control.topology.find(name) else { return };
         let hung = disk.pull(dark);
@@ -277,7 +275,6 @@ impl Life {
         self.show("raid", set, "State") == "OPTIMAL" && !busy
     }
 
-    /// Whether a disk is a spare of an array.
     pub fn is_spare(&self, set: &str, disk: &str) -> bool {
         let geoms = self.geoms("raid");
         let of = geoms.iter().filter(|geom| geom.name == set).flat_map(|geom| &geom.consumers);

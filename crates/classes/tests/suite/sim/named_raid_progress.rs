@@ -8,7 +8,6 @@ use super::disk::Disk;
 use super::life::{Life, MS};
 
 const DISK: u64 = 64 << 10;
-/// Bytes of each disk that are used.
 pub(super) const USED: u64 = DISK / 8 * 7;
 pub(super) const STRIP: u64 = 1024;
 /// Bytes of each disk that DDF takes.

@@ -41,7 +41,6 @@ pub struct Plan {
     pub overtaken: bool,
     /// The power fails also while a member of an array with parity is away: see `stacked`.
     pub harsh: bool,
-    /// Bytes of each disk.
     pub disk_bytes: u64,
     /// With arrays and partitions between the other classes: see `deep`.
     pub deep: bool,

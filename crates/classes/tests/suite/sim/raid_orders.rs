@@ -29,7 +29,6 @@ const RAID5: Kind = Kind { level: "RAID5", disks: 3, users: &[(0, 1, 2), (1, 3, 
 /// The second of two pairs is written by both.
 const RAID10: Kind = Kind { level: "RAID10", disks: 4, users: &[(0, 1, 2), (1, 3, 3)] };
 
-/// The disk that is lost and returns.
 const LOST_DISK: &str = "d1";
 
 struct Array {

@@ -72,7 +72,6 @@ impl Image {
         sectors.drive(|offset, len| Some(self.read(offset, len)), |s| part::step(s, place))
     }
 
-    /// The sector writes of a step.
     fn split(&self, step: &WriteStep) -> Vec<(u64, Vec<u8>)> {
         let WriteStep::Write { offset, bytes } = step else {
             return Vec::new();
@@ -213,7 +212,6 @@ pub fn run(tool: &str, args: &[&str]) -> String {
     run_with(tool, args, "")
 }
 
-/// Run a tool with text on its standard input.
 pub fn run_with(tool: &str, args: &[&str], input: &str) -> String {
     let (ok, text) = try_run(tool, args, input);
     assert!(ok, "{tool} {args:?} failed:\n{text}");

@@ -69,7 +69,6 @@ impl Bed {
         self.control.topology.load(class).map_err(failed)
     }
 
-    /// A disk.
     pub fn disk(
         &mut self,
         name: &str,
@@ -91,7 +90,6 @@ impl Bed {
         made.map(drop).map_err(failed)
     }
 
-    /// Runs a verb of a class.
     pub fn verb(
         &mut self,
         class: &str,
@@ -104,7 +102,6 @@ impl Bed {
         found.verb(&mut self.control, verb, on, params).map_err(failed)
     }
 
-    /// Opens a provider.
     pub fn open(&mut self, provider: &str) -> Result<Edge, crate::Error> {
         let name = format!("user of {provider}");
         let opened = self.control.call(|t| {

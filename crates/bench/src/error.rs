@@ -31,7 +31,6 @@ pub enum Kind {
 /// A measurement that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Which kind.
     pub kind: Kind,
     /// The failed step, its place, and the way to fix it.
     pub message: String,

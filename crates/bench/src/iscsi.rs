@@ -48,16 +48,13 @@ pub enum Store {
     Memory,
 }
 
-/// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Its name.
     pub name: &'static str,
     /// Behind the unit.
     pub store: Store,
     /// WRITE instead of READ.
     pub write: bool,
-    /// Bytes of a request.
     pub request_bytes: u32,
     /// Requests in flight in each session.
     pub depth: u32,
@@ -72,7 +69,6 @@ pub struct Case {
 /// Which goals a case has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goals {
-    /// None.
     None,
     /// Those of 4 KiB requests, many in flight.
     Deep,
@@ -80,7 +76,6 @@ pub enum Goals {
     Alone,
     /// Those of large requests.
     Large,
-    /// Those of the digests.
     Digests,
     /// Large requests, so many in flight that the connection is full.
     Full,

@@ -53,7 +53,6 @@ const LARGE: Case = Case {
 };
 const SMALL: Case = Case { block_bytes: 4096, mib: 8, commands_max: None, ..LARGE };
 
-/// Every case.
 pub(crate) const CASES: [Case; 6] = [
     LARGE,
     Case { name: "kernel-write-1m", write: true, ..LARGE },

@@ -34,7 +34,6 @@ enum Store {
 /// One setting under the load that shows its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
-    /// Its name.
     pub name: &'static str,
     with: Keys,
     without: Keys,

@@ -46,7 +46,6 @@ impl<R> Rounds<R> {
 }
 
 impl Rounds {
-    /// A figure of a side, round by round.
     pub fn of(&self, side: usize, figure: usize) -> Vec<f64> {
         let all = self.side(side).iter();
         all.filter_map(|round| round.get(figure).copied().flatten()).collect()

@@ -36,7 +36,6 @@ pub(crate) struct Case {
 /// A core that is shared with a busy thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BusySide {
-    /// That of the responder.
     Responder,
     /// That of the initiator and of the line's client.
     Initiator,
@@ -62,7 +61,6 @@ impl Case {
 const READ: Case = Case { name: "aoe-initiator-read-jumbo-d24", write: false, busy: None };
 const WRITE: Case = Case { name: "aoe-initiator-write-jumbo-d24", write: true, busy: None };
 
-/// Every case.
 pub(crate) const CASES: [Case; 4] = [
     READ,
     WRITE,

@@ -379,7 +379,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers a command that requests no blocks.
     fn answer_non_block(&mut self, command: &ScsiCommand) -> Result<(), Error> {
         let blocks = self.unit(command)?.blocks();
         let Some(mut data) = answers::answer(&command.cdb, blocks) else {

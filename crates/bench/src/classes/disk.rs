@@ -17,12 +17,7 @@ pub(super) enum Pace {
     /// Nothing: it is answered at once.
     Instant,
     /// One request after the other, each so many ns and one more for so many bytes.
-    OneByOne {
-        /// Of every request.
-        request_ns: u64,
-        /// Bytes a ns.
-        bytes_a_ns: u64,
-    },
+    OneByOne { request_ns: u64, bytes_a_ns: u64 },
 }
 
 /// See the module. A read before the kept end returns the former contents of the buffer.

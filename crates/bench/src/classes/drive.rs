@@ -48,7 +48,6 @@ impl Sink for Ends {
 pub(crate) struct Took {
     /// Requests that ended.
     pub requests: u64,
-    /// On the wall, ns.
     pub wall_ns: u64,
     /// Of the thread, ns.
     pub cpu_ns: u64,

@@ -22,7 +22,6 @@ const READS: u64 = 3000;
 const DEPTH: u32 = 8;
 /// Goal: with n members a read takes the nth part, give or take this.
 const SCALES: f64 = 1.0 / 0.95;
-/// Bytes of a memory disk.
 const MEMORY_BYTES: u64 = 32 << 20;
 const CPU_READS: u64 = 100_000;
 

@@ -29,7 +29,6 @@ const RATE: u64 = 512 << 20;
 const ALONE_NS: u64 = 2_000_000_000;
 /// Between two looks at the progress, ns.
 const LOOK_NS: u64 = 20_000_000;
-/// Longest rebuild, ns.
 const LONGEST_NS: u64 = 120_000_000_000;
 /// A rebuild holds a MiB at a time: it is read, then written. A write may wait for both, twice
 /// where a slab begins between its members.

@@ -18,7 +18,6 @@ pub const IQN: &str = "iqn.2026-11.example.ashlar:demo";
 
 /// Where the demo lives.
 pub struct Site {
-    /// Its folder.
     pub folder: PathBuf,
     /// Where its target listens.
     pub listen: String,

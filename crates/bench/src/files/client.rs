@@ -276,7 +276,6 @@ impl Client {
         }
     }
 
-    /// The request of a slot has ended.
     fn ended(&mut self, index: u16, slot: &Slot) {
         if let (Work::Names, Some(s)) = (self.load.work, self.slots.get_mut(usize::from(index))) {
             s.step = match slot.step {

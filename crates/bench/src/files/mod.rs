@@ -21,7 +21,6 @@ use servers::{FILE, FILE_BYTES, PIECE, Server, Sizes, Store};
 /// One case of load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Case {
-    /// Its name.
     pub name: &'static str,
     work: Work,
     depth: u32,

@@ -85,7 +85,6 @@ pub(super) struct Sizes {
 /// Backing store of the devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Store {
-    /// Memory of the server.
     Memory,
     /// Files in memory that were written before, so that no request waits for memory that the host
     /// of this machine has to find first. That takes 6 ms for 2 MiB where it reclaims unused

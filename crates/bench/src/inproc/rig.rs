@@ -34,7 +34,6 @@ const START_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct Shape {
     /// Cores, with an initiator for each disk on each.
     pub cores: u32,
-    /// Disks.
     pub disks: u32,
     /// Way of the disks to their answers.
     pub way: Way,

@@ -34,7 +34,6 @@ impl Histogram {
         self.total += other.total;
     }
 
-    /// How many were counted.
     pub fn count(&self) -> u64 {
         self.total
     }

@@ -11,7 +11,6 @@ use crate::error::{Error, Kind};
 
 /// Data transfer of a command.
 pub(crate) enum Moves<'a> {
-    /// Nothing.
     Nothing,
     /// This many bytes from the target.
     In(u32),
@@ -19,7 +18,6 @@ pub(crate) enum Moves<'a> {
     Out(&'a Segs),
 }
 
-/// The sending side of a connection.
 pub(crate) struct SendSide {
     /// PDUs to be sent next.
     pub out: Out,

@@ -15,7 +15,6 @@ pub const REQUEST_BYTES_MAX: u32 = 8 << 20;
 /// Operation of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// READ.
     Read,
     /// WRITE of the same bytes again and again.
     Write,

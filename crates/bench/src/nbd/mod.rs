@@ -20,7 +20,6 @@ use servers::{Server, Store};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
-    /// Its name.
     pub name: &'static str,
     store: Store,
     write: bool,

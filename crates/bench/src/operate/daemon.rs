@@ -33,7 +33,6 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// The waits, ms.
     pub fn waits_ms(&self) -> Vec<f64> {
         self.waits.iter().map(|wait| wait.as_secs_f64() * 1e3).collect()
     }

@@ -21,7 +21,6 @@ const PAUSE: Duration = Duration::from_micros(100);
 pub(super) enum Keep {
     /// All of it.
     Body,
-    /// Its length.
     Length,
 }
 
@@ -102,7 +101,6 @@ fn server_timing(head: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(ms / 1e3).ok()
 }
 
-/// The value of a field of a head.
 fn field<'h>(head: &'h str, wanted: &str) -> Option<&'h str> {
     head.lines().skip(1).find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -169,7 +167,6 @@ impl Request {
         polled.map_err(|e| e.within(&self.line))
     }
 
-    /// Bytes of the body that have arrived.
     pub fn body_bytes(&self) -> u64 {
         self.answer.body_bytes
     }

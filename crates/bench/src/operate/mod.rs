@@ -53,7 +53,6 @@ impl Compared {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
-    /// Its name.
     pub name: &'static str,
     compared: Compared,
     luns: u64,

@@ -43,7 +43,6 @@ const MAIN: &[(&str, &str, &str)] = &[
     ("files-read-8k-d16", "diod", "9P, random reads of 8 KiB, depth 16"),
 ];
 
-/// The label of a row of the short chart.
 fn main_label(row: &Row, peer: &str) -> Option<&'static str> {
     let mut rows = MAIN.iter().filter(|(case, other, _)| *case == row.case && *other == peer);
     rows.next().map(|(_, _, label)| *label)

@@ -153,7 +153,6 @@ impl Report {
 /// Figures of both sides, round by round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series {
-    /// Ours.
     pub ours: Vec<f64>,
     /// The peer's, in the same order; empty without a peer.
     pub theirs: Vec<f64>,

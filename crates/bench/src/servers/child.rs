@@ -41,7 +41,6 @@ impl Scratch {
         Ok(Scratch(path))
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }

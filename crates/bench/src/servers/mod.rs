@@ -39,16 +39,13 @@ pub enum Backing {
 /// Lines that sections of Ashlar's configuration have besides the usual ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keys {
-    /// Those of `[daemon]`.
     pub daemon: &'static str,
-    /// Those of each `[[disk]]`.
     pub disk: &'static str,
     /// Those of a `[[unit]]` for each disk; empty: no such section.
     pub unit: &'static str,
     /// Those of a `[[geom]]` of class stripe over all disks, which is the only LUN then; empty: no
     /// such section.
     pub stripe: &'static str,
-    /// Those of `[[target]]`.
     pub target: &'static str,
 }
 

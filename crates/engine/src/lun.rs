@@ -147,7 +147,6 @@ pub struct OpenSpec {
 }
 
 impl OpenSpec {
-    /// Label of a unit of that name.
     pub fn label(&self, name: &str) -> Label {
         let is_cd = self.handler.as_deref() == Some("cdrom");
         let product = if is_cd { PRODUCT_CD } else { PRODUCT };

@@ -26,7 +26,6 @@ pub const RECORD_MAX: usize = 16 << 20;
 pub enum RecordKind {
     /// Persistent reservations with APTPL.
     Reservations,
-    /// Saved mode pages.
     ModePages,
     /// Running operation on the whole medium (FORMAT UNIT, SANITIZE).
     Medium,

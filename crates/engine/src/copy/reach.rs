@@ -28,7 +28,6 @@ pub(super) struct CopyUnit {
 }
 
 impl CopyUnit {
-    /// The unit.
     pub fn device(&self) -> &Arc<Device> {
         self.medium.device()
     }

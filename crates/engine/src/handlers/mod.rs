@@ -43,7 +43,6 @@ pub struct ImmediateCommand<'a> {
     pub read_only: bool,
     /// The port at which the command arrived.
     pub port: &'a Arc<TargetPort>,
-    /// The initiator port that sent it.
     pub initiator_port: &'a Arc<Port>,
     /// LUN map of the initiator.
     pub luns: &'a Arc<LunMap>,

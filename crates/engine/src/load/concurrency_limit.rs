@@ -78,7 +78,6 @@ impl Sample {
         u64::try_from(done / u128::from(self.elapsed_ns.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// Commands in a second.
     pub fn commands_a_second(&self) -> u64 {
         let done = u128::from(self.done) * 1_000_000_000;
         u64::try_from(done / u128::from(self.elapsed_ns.max(1))).unwrap_or(u64::MAX)

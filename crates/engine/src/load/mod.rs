@@ -111,7 +111,6 @@ impl Load {
         }
     }
 
-    /// Adds the measurements of a core.
     pub fn add_report(&self, report: &CoreReport, now: u64) {
         self.done.fetch_add(report.done, Relaxed);
         self.bytes.fetch_add(report.bytes, Relaxed);

@@ -258,7 +258,6 @@ impl ItNexus {
         self.map.borrow().clone()
     }
 
-    /// Commands by the paths on which they arrived.
     pub(crate) fn commands_at(&self, wanted: impl Fn(&Rc<Path>) -> bool) -> Vec<u64> {
         let of_it = |s: &Slot| {
             s.state != Some(CommandState::Responding) && s.path.as_ref().is_some_and(&wanted)

@@ -137,7 +137,6 @@ impl Slot {
         self.blocking_flags = 0;
     }
 
-    /// Bytes of a block of its unit.
     pub(crate) fn block_bytes(&self) -> u32 {
         self.path.as_ref().map_or(512, |p| p.device().block_bytes())
     }

@@ -80,11 +80,9 @@ pub enum TmOutcome {
     Complete,
     /// A query found the task.
     Found,
-    /// No such task.
     NoTask,
     /// No such LUN.
     NoLun,
-    /// Not supported here.
     NotSupported,
 }
 

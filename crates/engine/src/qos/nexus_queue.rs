@@ -42,7 +42,6 @@ impl<T> Queue<T> {
         !self.heads.is_empty() && (self.rest.is_empty() || self.passed < HEADS_MAX)
     }
 
-    /// The cost of the next request.
     pub fn next_cost(&self) -> Option<u32> {
         let line = if self.is_head_next() { &self.heads } else { &self.rest };
         line.front().map(|(_, cost)| *cost)

@@ -305,7 +305,6 @@ fn build_map(
     Ok(map)
 }
 
-/// A line with its device.
 pub(super) fn resolve(
     at: &str,
     line: &LunSpec,

@@ -27,7 +27,6 @@ impl Default for LatencyHistogram {
 pub struct LatencyReading {
     /// Commands by their latency, in the buckets of [`geom::bucket_of`].
     pub buckets: [u64; BUCKETS],
-    /// Sum of the latencies, ns.
     pub sum_ns: u64,
 }
 

@@ -32,7 +32,6 @@ const BITS: u32 = 6;
 /// Places of a node.
 const PLACES: usize = 1 << BITS;
 
-/// One entry of a LUN map.
 #[derive(Clone)]
 pub struct LunEntry {
     /// Number under which initiators see the unit.

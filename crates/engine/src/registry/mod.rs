@@ -91,7 +91,6 @@ impl TargetPort {
         self.groups.lock().clone()
     }
 
-    /// The target port group that it belongs to.
     pub fn port_group(&self) -> Arc<PortGroup> {
         self.port_group.lock().clone()
     }

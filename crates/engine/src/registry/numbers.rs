@@ -36,7 +36,6 @@ pub(super) type Name = (String, String);
 pub(super) struct Numbers(BTreeMap<Name, u16>);
 
 impl Numbers {
-    /// Loads the saved numbers.
     pub fn load(store: &dyn StateStore) -> Result<Numbers, Error> {
         let Some(bytes) = store.load(SERIAL, RecordKind::Ports)? else {
             return Ok(Numbers::default());

@@ -45,14 +45,12 @@ pub struct TargetView {
     pub name: String,
     /// Relative target port identifier.
     pub port: u16,
-    /// Name of its target port group.
     pub port_group: String,
     pub groups: Vec<GroupView>,
     /// Sessions now.
     pub sessions: usize,
 }
 
-/// A target port group.
 pub struct PortGroupView {
     pub name: String,
     /// TARGET PORT GROUP.

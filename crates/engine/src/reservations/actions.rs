@@ -69,7 +69,6 @@ impl Reservations {
         self.reserved(next, effects)
     }
 
-    /// A change of the reservation alone.
     fn reserved(&self, next: Reservations, effects: Effects) -> Change {
         // Also when APTPL has just been cleared: the saved state must not reappear.
         let save = self.aptpl || next.aptpl;

@@ -44,10 +44,8 @@ pub enum Span {
     Range {
         /// First.
         lba: u64,
-        /// How many.
         blocks: u64,
     },
-    /// All of them.
     Whole,
 }
 

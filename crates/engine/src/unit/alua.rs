@@ -70,7 +70,6 @@ impl PortGroupSpec {
 const PREFERRED: u32 = 1 << 16;
 const EXPLICIT: u32 = 1 << 17;
 
-/// A target port group.
 pub struct PortGroup {
     name: String,
     id: u16,

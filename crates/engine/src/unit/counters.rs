@@ -173,7 +173,6 @@ impl History {
         past.reset = History::sums(&past, nexuses);
     }
 
-    /// Counters for the log pages.
     pub fn counts(&self, nexuses: &[Arc<ItlNexus>], block: u32, minutes: u32) -> LogCounts {
         let sums = {
             let past = self.past();

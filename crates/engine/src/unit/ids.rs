@@ -62,7 +62,6 @@ impl Ids {
         Ids { serial: serial.to_owned(), naa, uuid, eui64: given.eui64, configured: given }
     }
 
-    /// Each of them.
     pub fn all(&self) -> Vec<Id> {
         let mut all = vec![
             Id { key: "serial", value: self.serial.clone() },

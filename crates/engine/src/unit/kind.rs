@@ -37,7 +37,6 @@ macro_rules! unit_kinds {
                 }
             }
 
-            /// Peripheral device type.
             #[inline]
             pub const fn peripheral(self) -> PeripheralType {
                 match self {

@@ -21,7 +21,6 @@ pub enum Message {
     Close {
         /// Its number.
         session: u64,
-        /// Why.
         why: CloseReason,
     },
     /// Abort commands for another core's task management, and report when it is done.
@@ -40,7 +39,6 @@ pub enum Message {
     },
     /// It is the turn of a command.
     Start {
-        /// Its session.
         session: u64,
         /// Its place and generation.
         word: u64,

@@ -19,7 +19,6 @@ pub(crate) enum Owner {
         core: u32,
         /// The way to it.
         to: Mailer<Message>,
-        /// The session.
         session: u64,
         /// Place and generation.
         word: u64,

@@ -74,7 +74,6 @@ impl ItlNexus {
         nexus
     }
 
-    /// Initiator port of the nexus.
     pub fn port(&self) -> &Arc<Port> {
         &self.port
     }

@@ -53,7 +53,6 @@ impl Peer {
         self.host.attribute.set(TaskAttribute::Simple);
     }
 
-    /// Takes the answers that have arrivedd.
     fn take_answers(&mut self) {
         let before = self.open.len();
         let host = &self.host;
@@ -79,7 +78,6 @@ fn soon(w: &World, h: &Host, cdb: &[u8], expect: u32) -> CommandResult {
     panic!("{cdb:02x?} is not answered in a second");
 }
 
-/// How it ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Cleared,

@@ -47,7 +47,6 @@ pub(super) struct MediumOperation {
     pub sanitize: bool,
     /// A failed SANITIZE may be left without another one.
     pub unrestricted: bool,
-    /// It has failed.
     pub failed: bool,
     /// Blocks are freed at the end, where that is possible.
     pub free: bool,

@@ -17,7 +17,6 @@ use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::MediumState;
 
-/// Whether a unit serves an action.
 fn serves(action: SanitizeAction, device: &Device) -> bool {
     device.label().sanitize
         && match action {

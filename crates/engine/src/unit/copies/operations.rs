@@ -120,7 +120,6 @@ impl Operation {
         }
     }
 
-    /// Records the token that the operation created.
     pub fn record_token(&self, token: Box<[u8; ROD_TOKEN_LEN]>) {
         self.state().token = Some(token);
     }

@@ -119,7 +119,6 @@ impl Rod {
         self.ranges.iter().map(|r| u64::from(r.blocks)).sum()
     }
 
-    /// Whether the token is still valid for them.
     pub fn check_valid(&self) -> Result<(), Sense> {
         if self.deleted.load(Ordering::Acquire) {
             return Err(Sense::new(asc::TOKEN_DELETED));
@@ -161,7 +160,6 @@ impl Drop for Use {
     }
 }
 
-/// A token that an initiator presents.
 pub(crate) enum Presented {
     Zero,
     /// A token that was made here.

@@ -116,7 +116,6 @@ pub(crate) fn generate(kind: ProtectionType, lba: u64, data: &Segs, unit: u64) -
     (lba..).zip(guards).flat_map(|(lba, guard)| own(kind, lba, guard).encode()).collect()
 }
 
-/// Tuples for blocks of zeroes.
 pub(crate) fn generate_zeroes(kind: ProtectionType, lba: u64, blocks: u64, unit: u64) -> Vec<u8> {
     let zero = guard(&vec![0; usize::try_from(unit).unwrap_or(0)]);
     (lba..lba.saturating_add(blocks)).flat_map(|lba| own(kind, lba, zero).encode()).collect()

@@ -41,7 +41,6 @@ pub(crate) struct Want {
     pub protect: u8,
     /// Of a 32-byte command.
     pub tags: Option<Tags>,
-    /// FUA.
     pub fua: bool,
 }
 

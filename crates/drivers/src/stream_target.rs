@@ -30,7 +30,6 @@ pub(crate) trait StreamTarget: Send + Sync + 'static {
     /// See [`Driver::edits`].
     const EDITS: &'static [(&'static str, &'static str)] = &[];
 
-    /// State that all cores share.
     fn shared(&self) -> &Arc<GlobalState<Self::Protocol>>;
 
     fn targets(&self) -> &Targets<Self::Target>;
@@ -49,7 +48,6 @@ pub(crate) trait StreamTarget: Send + Sync + 'static {
     }
 }
 
-/// Installs the protocol of a driver on the core of an engine.
 pub(crate) fn install<P: Protocol>(
     shared: &Arc<GlobalState<P>>,
     engine: &Rc<Engine>,

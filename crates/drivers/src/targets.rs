@@ -104,12 +104,10 @@ impl<T: Target> Targets<T> {
         self.state().all.remove(name);
     }
 
-    /// A target by its name.
     pub fn get(&self, name: &str) -> Option<Arc<T>> {
         self.state().all.get(name).cloned()
     }
 
-    /// A target of a portal by its name.
     pub fn get_at(&self, portal: &Address, name: &str) -> Option<Arc<T>> {
         let state = self.state();
         state.all.get(name).filter(|t| state.listens_at(t, portal)).cloned()
@@ -132,7 +130,6 @@ impl<T: Target> Targets<T> {
         state.all.values().filter(|t| state.listens_at(t, portal)).map(|t| number(t)).max()
     }
 
-    /// A portal is open.
     pub fn portal_opened(&self, at: Address, local: Address) {
         self.state().portals.insert(at, local);
     }

@@ -12,7 +12,6 @@ use super::target_config::{LIST_MAX, Rules};
 /// Firmware version in answers.
 const FIRMWARE: u16 = 1;
 
-/// The config response of a slot.
 pub(super) fn describe<'a>(portal: &Portal, seat: &VisibleSlot, string: &'a [u8]) -> Config<'a> {
     Config::response(seat.shelf.params.buffers, FIRMWARE, portal.sectors_of(&seat.entry), string)
 }

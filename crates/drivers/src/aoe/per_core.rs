@@ -77,7 +77,6 @@ impl CoreState {
         drop(core.reactor().spawn("aoe watch", watch_loop(core_state)));
     }
 
-    /// The driver on the core of an engine.
     pub fn find(shared: &Arc<AoeGlobal>, engine: &Rc<Engine>) -> Option<Rc<CoreState>> {
         CORES.with(|all| all.find(key_of(shared), engine.core().id()))
     }

@@ -212,7 +212,6 @@ impl Portal {
         }
     }
 
-    /// Receives frames and handles them.
     async fn receive_frames(self: &Rc<Portal>, link: &Link) -> io::Result<()> {
         loop {
             self.busy.set(true);

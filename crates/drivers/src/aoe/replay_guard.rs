@@ -55,7 +55,6 @@ impl WriteId {
     }
 }
 
-/// Decision about a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WriteDecision {
     /// It is under way from now on.
@@ -116,7 +115,6 @@ impl RecentWrites {
         (tag.wrapping_mul(0x9e37_79b1) >> (32 - BUCKET_BITS)) as usize
     }
 
-    /// The place of a number in the ring.
     fn place(number: u64) -> Option<usize> {
         Some((number.checked_sub(1)? % RECENT_MAX as u64) as usize)
     }

@@ -24,7 +24,6 @@ pub(super) const LIST_MAX: usize = 255;
 /// The settings of one slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
-    /// The config string.
     pub string: Vec<u8>,
     /// Initiators that have access; empty: all of them.
     pub masks: Vec<Mac>,
@@ -144,7 +143,6 @@ impl TargetConfig {
         self.slots.lock()
     }
 
-    /// A slot.
     pub fn slot(&self, slot: u8) -> Arc<Slot> {
         self.slots().entry(slot).or_default().clone()
     }

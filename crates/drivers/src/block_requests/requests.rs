@@ -24,9 +24,7 @@ pub(crate) enum Work {
     /// Waits for its pieces; nothing of its own.
     #[default]
     Parent,
-    /// READ.
     Read,
-    /// WRITE.
     Write,
     /// UNMAP.
     Trim,

@@ -109,7 +109,6 @@ impl BusNexus {
         handle
     }
 
-    /// Begins a CCB.
     pub fn begin(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs) -> Begun {
         let (tag, cdb) = match &ccb.command {
             Cam::Scsi { tag, .. } => (*tag, ccb.command.cdb()),

@@ -42,7 +42,6 @@ impl BusState {
         self.units.lock()
     }
 
-    /// The handle of a unit.
     pub fn handle(&self, unit: &Unit) -> Weak<Unit> {
         let units = self.units();
         let all = units.get(&unit.path().lun).into_iter().flatten();
@@ -91,7 +90,6 @@ impl LocalBus {
         self.inner.watch_stopped.store(true, Ordering::Release);
     }
 
-    /// Which nexus it is.
     pub fn nexus_id(&self) -> &BusNexusId {
         &self.inner.nexus_id
     }

@@ -38,7 +38,6 @@ impl IncomingRecords {
         self.0.pop().unwrap_or_default()
     }
 
-    /// Returns a record.
     pub fn put(&mut self, mut incoming: Box<Incoming>) {
         let mut bursts = std::mem::take(&mut incoming.bursts);
         bursts.clear();

@@ -234,7 +234,6 @@ fn whole_cdb<'a>(first: &'a [u8; 16], rest: &[u8], long: &'a mut [u8; CDB_LEN_MA
     long.get(..len).unwrap_or(first)
 }
 
-/// A Data-Out PDU.
 pub(crate) async fn data_out(
     session: &Rc<IscsiSession>,
     reader: &mut PduReader,

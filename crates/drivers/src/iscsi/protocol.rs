@@ -47,7 +47,6 @@ pub(crate) struct CoreState {
 }
 
 impl CoreState {
-    /// For the core of an engine.
     pub fn new(engine: &Rc<Engine>) -> CoreState {
         CoreState { engine: engine.clone(), incoming: RefCell::default() }
     }
@@ -81,7 +80,6 @@ pub(crate) fn share(
     IscsiGlobal::new(own, connections_max)
 }
 
-/// Notes a ping of ours.
 pub(crate) fn note_ping(conn: &Connection) {
     conn.own.pinged.set(Some(conn.core.reactor.now()));
     conn.io.signals.idle.set(true);

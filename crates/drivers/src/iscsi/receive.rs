@@ -27,7 +27,6 @@ pub(crate) enum CompleteRequest {
     Text(TextRequest, Vec<u8>),
     /// NOP-Out with its data.
     Nop(NopOut, Vec<u8>),
-    /// Logout.
     Logout(LogoutRequest),
     /// Was ended by task management before its turn.
     Skipped,

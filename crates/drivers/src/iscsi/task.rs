@@ -39,7 +39,6 @@ fn answer_of(outcome: TmOutcome) -> TaskAnswer {
 }
 
 impl IscsiSession {
-    /// A task management request.
     pub fn function(&self, pdu: &TaskRequest) -> Result<(), CloseReason> {
         let reject = |reason| {
             let mut bhs = [0; wire::iscsi::BHS_LEN];

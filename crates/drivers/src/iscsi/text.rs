@@ -33,7 +33,6 @@ impl Default for TextState {
 }
 
 impl IscsiSession {
-    /// A text request with its data.
     pub fn text_request(&self, pdu: &TextRequest, data: &[u8]) -> Result<(), CloseReason> {
         let mut state = self.text.take();
         if pdu.target_tag == TAG_NONE {

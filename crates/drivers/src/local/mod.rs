@@ -65,7 +65,6 @@ pub struct Local {
 /// A LUN as the machine may have it.
 #[derive(Clone)]
 pub struct GrantedLun {
-    /// The target.
     pub port: Arc<TargetPort>,
     /// The LUN and its unit.
     pub entry: Arc<LunEntry>,

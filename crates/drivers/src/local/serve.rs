@@ -69,7 +69,6 @@ struct FuseServer {
     name: Vec<u8>,
 }
 
-/// Serves until it ends.
 pub(super) async fn run(
     core_state: Rc<CoreState>,
     channel: ChannelEnd,

@@ -55,7 +55,6 @@ pub(crate) fn all(
 
 /// The meaning of a name.
 pub(crate) enum ExportLookup {
-    /// That export.
     Found(FoundExport),
     /// A unit that is configured for the initiator as this LUN, and not there yet.
     Awaited(u64),

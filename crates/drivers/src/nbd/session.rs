@@ -76,7 +76,6 @@ impl NbdSession {
         self.frontend.conn.io.wake();
     }
 
-    /// The connection.
     pub fn conn(&self) -> &Rc<Connection> {
         &self.frontend.conn
     }

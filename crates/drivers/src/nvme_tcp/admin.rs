@@ -59,7 +59,6 @@ impl From<Status> for AdminAnswer {
 }
 
 impl Queue {
-    /// A command of the admin queue.
     pub async fn admin_command(
         self: &Rc<Self>,
         rx: &mut ReceiveBuffer,

@@ -131,7 +131,6 @@ impl Controller {
         self.known_units.lock()
     }
 
-    /// Records that the host has learnt which unit a namespace is.
     pub fn record_known_unit(&self, namespace: u32, device: u32) {
         self.known_units().insert(namespace, device);
     }

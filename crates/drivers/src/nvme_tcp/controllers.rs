@@ -70,7 +70,6 @@ impl Subsystems {
         None
     }
 
-    /// A controller by its number.
     pub fn controller(&self, number: u16) -> Option<Arc<Controller>> {
         self.state().controllers.get(&number)?.upgrade()
     }

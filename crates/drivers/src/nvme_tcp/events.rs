@@ -144,7 +144,6 @@ impl Queue {
         }
     }
 
-    /// An Asynchronous Event Request.
     pub fn event_request(&self, admin: &Admin, command: &Command) -> AdminAnswer {
         if admin.events.borrow().requests.len() > usize::from(EVENT_REQUESTS) {
             return Status::EVENTS_EXCEEDED.into();

@@ -21,7 +21,6 @@ pub(super) fn has_data(command: &Command) -> bool {
 }
 
 impl Queue {
-    /// A Get Features command.
     pub fn get_feature(&self, admin: &Admin, command: &Command) -> AdminAnswer {
         let [first, ..] = command.dwords;
         let [feature, ..] = first.to_le_bytes();

@@ -33,7 +33,6 @@ const PAGE: u32 = 4096;
 const RETRY_DELAY: u16 = 150;
 
 impl Queue {
-    /// An Identify command.
     pub fn identify(&self, command: &Command) -> AdminAnswer {
         let [what, set, ..] = command.dwords;
         let [what, ..] = what.to_le_bytes();

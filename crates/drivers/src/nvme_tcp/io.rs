@@ -29,7 +29,6 @@ pub(crate) struct ScsiCommand {
 }
 
 impl Task {
-    /// The next command for the engine.
     pub fn next_scsi_command(&self) -> ScsiCommand {
         let Extent { lba, blocks, fua, .. } = self.extent;
         let list = self.lists.front().map_or(0, Vec::len);

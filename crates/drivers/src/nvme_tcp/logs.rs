@@ -12,7 +12,6 @@ use super::queue::Queue;
 const MINUTE_NS: u64 = 60_000_000_000;
 
 impl Queue {
-    /// A Get Log Page command.
     pub fn log_page(&self, admin: &Admin, command: &Command) -> AdminAnswer {
         let [first, second, low, high, ..] = command.dwords;
         let ([id, ..], [upper_a, upper_b, ..]) = (first.to_le_bytes(), second.to_le_bytes());

@@ -68,7 +68,6 @@ pub(crate) enum NvmeTcpMessage {
     },
     /// The result of an Abort.
     Aborted {
-        /// The connection that sent the Abort.
         connection: u64,
         /// CID of the Abort.
         id: u16,

@@ -24,14 +24,11 @@ pub const DEPTH: u16 = 128;
 /// Purpose of a SCSI command within an NVMe command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// READ.
     #[default]
     Read,
-    /// WRITE.
     Write,
     /// VERIFY with the host's data.
     Compare,
-    /// VERIFY.
     Verify,
     /// WRITE SAME; true when blocks may be freed.
     Zero(bool),

@@ -116,7 +116,6 @@ impl Stage {
         self.plant.registry.set_groups("aoe", NAME, &groups).unwrap();
     }
 
-    /// A station on a segment.
     pub fn plug(&self, segment: u8, station: u8) -> Link {
         let name = format!("s{segment}.{station}");
         let mtu = 9000;
@@ -166,7 +165,6 @@ pub fn config(station: u8, to: aoe::Address, how: u8, string: &[u8]) -> Vec<u8> 
     [&head.encode()[..], &Config::request(how, string).encode(), string].concat()
 }
 
-/// A discovery query.
 pub fn discovery_query(station: u8) -> Vec<u8> {
     config(station, aoe::Address::ALL, directive::READ, &[])
 }

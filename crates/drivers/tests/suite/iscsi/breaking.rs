@@ -42,7 +42,6 @@ impl Witness {
 /// What must become of a connection that did something.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ExpectedResult {
-    /// It is rejected with this reason and continues.
     Rejected(RejectReason),
     /// Its connection is closed.
     Closed,

@@ -22,7 +22,6 @@ pub const STUCK_BYTES: u64 = 16 << 20;
 
 /// How a server is made.
 pub struct Shape {
-    /// Cores.
     pub cores: usize,
     /// The way to the kernel.
     pub port: PortChoice,

@@ -20,7 +20,6 @@ pub const MEMORY_BYTES: u64 = 64 << 20;
 
 /// How a server is made.
 pub struct Shape {
-    /// Cores.
     pub cores: usize,
     /// The way to the kernel.
     pub port: PortChoice,

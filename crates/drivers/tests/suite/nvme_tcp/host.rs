@@ -7,7 +7,6 @@ use wire::iscsi::crc32c;
 use wire::nvme::codes::{admin, fabrics, pdu, pdu_flag, property};
 use wire::nvme::*;
 
-/// The subsystem of every stage.
 pub const SUBSYSTEM: &str = "nqn.2026-11.test.ashlar:stage";
 
 /// The connection broke.
@@ -136,7 +135,6 @@ impl Host {
         out
     }
 
-    /// The capsule of a command with its data.
     pub fn capsule(&self, command: &Command, data: &[u8]) -> Vec<u8> {
         let digest = self.digests.1 && !data.is_empty();
         let flags = self.flags() | if digest { pdu_flag::DATA_DIGEST } else { 0 };
@@ -262,7 +260,6 @@ impl CommandResult {
         self.data
     }
 
-    /// It ended so.
     #[track_caller]
     pub fn ends(self, status: Status) {
         assert_eq!(self.end.status, status, "{:x?}", self.end);

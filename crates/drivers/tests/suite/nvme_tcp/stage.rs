@@ -68,7 +68,6 @@ impl Stage {
         host
     }
 
-    /// Both.
     pub async fn both(&self, digests: (bool, bool)) -> (Host, Host) {
         let admin = self.admin(digests, 0).await;
         let queue = self.queue(&admin, 1).await;

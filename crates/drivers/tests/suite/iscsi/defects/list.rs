@@ -424,7 +424,6 @@ const DEFECTS: &[(&str, &str, &str)] = &[
         "flush_covers_writes_of_other_connections"),
 ];
 
-/// Whether the test is in the file.
 fn has_test(file: &str, test: &str) -> bool {
     let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));

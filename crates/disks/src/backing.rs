@@ -50,7 +50,6 @@ struct SeenLength {
 }
 
 pub(crate) struct BackingParts {
-    /// The file.
     pub(crate) file: File,
     /// Cores that will send requests.
     pub(crate) cores: usize,

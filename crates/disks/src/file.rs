@@ -485,7 +485,6 @@ fn can_punch(file: &File, size: u64) -> bool {
     }
 }
 
-/// A file that its opening has made.
 struct MadeFile {
     path: PathBuf,
     /// Name of the disk.

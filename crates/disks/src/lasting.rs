@@ -87,9 +87,7 @@ impl PersistentIdentity {
 
 /// A disk whose identity is requested.
 pub struct IdentityRequest<'a> {
-    /// Its kind.
     pub kind: &'a str,
-    /// Its name.
     pub name: &'a str,
     /// Its place: the path of a file or device, else its name.
     pub location: &'a str,

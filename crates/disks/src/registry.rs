@@ -11,7 +11,6 @@ use crate::null::Null;
 /// Every kind of disk.
 pub const KINDS: &[&dyn Kind] = &[&ImageFile, &BlockDev, &Memory, &Null, &Model, &Nbd];
 
-/// A kind by name.
 pub fn kind(name: &str) -> Option<&'static dyn Kind> {
     KINDS.iter().copied().find(|k| k.name() == name)
 }

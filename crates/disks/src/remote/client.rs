@@ -161,7 +161,6 @@ impl<P: Protocol> Client<P> {
         self.take_ended(cookie).map(|(_, outcome)| outcome)
     }
 
-    /// Takes a request that has ended.
     fn take_ended(&self, cookie: u64) -> Option<(Job<P>, Outcome)> {
         let ended = self.requests.borrow_mut().take(cookie);
         self.close_if_surplus();

@@ -147,7 +147,6 @@ impl<J> RequestTable<J> {
         self.slot(cookie).map(|slot| &mut slot.job)
     }
 
-    /// The next request to send.
     pub(crate) fn next(&mut self, now: u64) -> Option<u64> {
         if self.link != Link::Up {
             return None;

@@ -93,7 +93,6 @@ impl TlsStream {
         self.flush().await
     }
 
-    /// Sends a few bytes.
     pub(crate) async fn send_bytes(&self, bytes: &[u8]) -> io::Result<()> {
         let mut segs = Vec::new();
         for piece in bytes.chunks(CIPHER_BYTES) {

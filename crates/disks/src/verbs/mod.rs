@@ -9,7 +9,6 @@ use crate::model::verbs as model;
 
 pub use resize::check_resize;
 
-/// The verbs of the class.
 pub(crate) const VERBS: &[ClassVerb<DiskClass>] = &[
     ClassVerb::of::<resize::Resize>(),
     ClassVerb::of::<model::Fail>(),

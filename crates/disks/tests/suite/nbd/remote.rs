@@ -22,7 +22,6 @@ use wire::nbd::{
     Unavailable, request_len,
 };
 
-/// Transmission flags of the export.
 pub const FLAGS: u16 = export_flag::HAS_FLAGS
     | export_flag::SEND_FLUSH
     | export_flag::SEND_FUA

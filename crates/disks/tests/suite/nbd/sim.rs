@@ -274,7 +274,6 @@ fn zeroes_are_written_if_the_server_cannot_zero() {
     assert_eq!(*p.failed.borrow(), Vec::<String>::new());
 }
 
-/// One request that ends its connection each time fails alone.
 #[test]
 fn a_request_that_ends_its_connection_fails_alone() {
     let mut play = Play::new(1, json!({ "retries": 3 }), None);

@@ -20,7 +20,6 @@ pub struct World {
     /// The first core, with its reactor.
     pub core: Rc<Core>,
     pub reactor: Reactor,
-    /// All cores.
     pub cores: Vec<Rc<Core>>,
     pub control: GraphControl,
     pub disks: Arc<DiskClass>,
@@ -71,7 +70,6 @@ impl World {
         World { core, reactor, cores, control, disks, turn }
     }
 
-    /// Adds a disk and returns its provider.
     pub fn disk(&mut self, kind: &str, name: &str, params: Value) -> Result<ProviderId, Error> {
         let disks = self.disks.clone();
         self.control.call(|t| {
@@ -105,7 +103,6 @@ impl World {
         self.control.pump();
     }
 
-    /// A verb of a disk.
     pub fn verb(&mut self, verb: &str, disk: &str, params: Value) -> Result<Value, Error> {
         let disks = self.disks.clone();
         disks.verb(&mut self.control, verb, disk, &params)

@@ -11,7 +11,6 @@ use crate::closing;
 use crate::sim::SimDisk;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 
-/// How to open a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenHow {
     /// Refuse writes.
@@ -191,7 +190,6 @@ impl File {
         }
     }
 
-    /// True for a block device.
     pub fn is_block_device(&self) -> bool {
         self.0.facts.is_block_device
     }

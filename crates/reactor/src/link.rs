@@ -200,7 +200,6 @@ pub fn check_interface(interface: &str, ethertype: u16) -> io::Result<()> {
     open(interface, ethertype).map(drop).map_err(|e| named(interface, e))
 }
 
-/// The error of an interface, with its name.
 fn named(interface: &str, e: io::Error) -> io::Error {
     io::Error::new(kind(&e), format!("{interface}: {e}"))
 }

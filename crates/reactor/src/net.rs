@@ -133,7 +133,6 @@ impl Reactor {
         Ok(UnixListener { reactor: self.clone(), socket })
     }
 
-    /// Connects to the path of a Unix socket.
     pub async fn connect_unix(&self, path: &str) -> io::Result<Stream> {
         let socket = Socket::connect_unix(self.inner.world.as_ref(), path)?;
         self.begin_pending(Op::Ready { out: true }, &socket, |_| ())?.await?;
@@ -141,7 +140,6 @@ impl Reactor {
         Ok(self.stream(socket, None))
     }
 
-    /// Connects to `addr`.
     pub async fn connect(&self, addr: SocketAddr) -> io::Result<Stream> {
         let socket = Socket::connect(self.inner.world.as_ref(), addr)?;
         self.begin_pending(Op::Ready { out: true }, &socket, |_| ())?.await?;

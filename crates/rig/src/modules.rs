@@ -14,7 +14,6 @@ const DEPTH_MAX: usize = 32;
 
 /// The modules and the image of one kernel.
 pub struct Kernel {
-    /// The compressed kernel image.
     pub image: PathBuf,
     /// Its release, as `uname -r` prints it.
     pub release: String,

@@ -14,9 +14,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::proc;
 
-/// Packages installed on the host.
 pub const HOST_LIST: &str = include_str!("../../../ci/packages/rig.txt");
-/// Packages unpacked for the guest.
 pub const GUEST_LIST: &str = include_str!("../../../ci/packages/guest.txt");
 
 /// Packages unpacked for a guest that mounts 9P.

@@ -16,9 +16,7 @@ use testkit::iscsi::initiator::Client;
 
 /// Bytes of a memory disk: space for a stripe of each session.
 const DISK_BYTES: u64 = 8 << 20;
-/// Bytes of a request of the load.
 const REQUEST_BYTES: u32 = 512;
-/// Sessions of one thread of the load.
 const SESSIONS_A_THREAD: u32 = 1024;
 /// Units that are filled with a pattern of their own number, spread over all.
 const MARKED: usize = 24;

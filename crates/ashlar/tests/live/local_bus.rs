@@ -81,7 +81,6 @@ fn stopped(fixture: &Fixture, cdb: &str, send: &[u8]) {
     local(fixture, cdb, send).complains(&["RESERVATION CONFLICT (SCSI status 18)"]);
 }
 
-/// Bytes that the local nexus reads.
 #[track_caller]
 fn reads(fixture: &Fixture, cdb: &str, bytes: &str) -> String {
     let output = fixture.json(&["cam", "cmd", "here", "-c", cdb, "-i", bytes]);

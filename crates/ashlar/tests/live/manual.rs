@@ -47,7 +47,6 @@ impl Step {
     }
 }
 
-/// The configuration and the steps of a page.
 fn read(page: &Path) -> (String, Vec<Step>) {
     let text = std::fs::read_to_string(page).unwrap();
     let block = |fence: &str| {

@@ -26,7 +26,6 @@ fn section(fixture: &Fixture, disks: &[u32], members: &[u32], settings: &str) {
         .configure(&format!("[daemon]\nstate = \"units\"\n{disks}\n{mirror}"), "0 = \"mirror/m\"");
 }
 
-/// A fact of the mirror.
 fn fact(fixture: &Fixture, key: &str) -> String {
     let state = fixture.state();
     let geom = array(&state["geoms"]).iter().find(|g| g["class"] == "mirror");

@@ -120,7 +120,6 @@ fn blocks(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().blocks() * 512
 }
 
-/// Names of the geoms of a class.
 fn geoms(fixture: &Fixture, class: &str) -> Vec<String> {
     let state = fixture.state();
     let all = array(&state["geoms"]).iter().filter(|g| text(&g["class"]) == class);

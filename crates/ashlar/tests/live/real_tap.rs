@@ -30,7 +30,6 @@ impl Tap {
         tap
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.0
     }

@@ -167,7 +167,6 @@ impl Queue {
         self.inflight.as_ref().map_or((0, 0), |f| (f.ranges.len(), f.ranges.total()))
     }
 
-    /// Whether a unit of the range is in flight.
     pub fn overlaps_in_flight(&self, range: &Range<u64>) -> bool {
         self.inflight.as_ref().is_some_and(|f| f.ranges.overlaps(range))
     }

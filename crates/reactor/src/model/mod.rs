@@ -58,7 +58,6 @@ impl Default for DiskShape {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiskOp {
     Read,
-    /// Writes.
     Write,
     /// Makes everything before stable.
     Flush,
@@ -75,7 +74,6 @@ pub struct Fault {
     pub range: Extent,
     /// The operation that fails.
     pub op: DiskOp,
-    /// How.
     pub error: Errno,
     /// How often; None for ever (a write to a bad sector heals a `Read` fault, as on disks).
     pub times: Option<u32>,
@@ -137,7 +135,6 @@ impl DiskModel {
         (self.sectors.used(), self.sectors.dirty())
     }
 
-    /// Power cuts so far.
     pub fn power_cuts(&self) -> u64 {
         self.power_cuts
     }

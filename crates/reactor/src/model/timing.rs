@@ -27,13 +27,9 @@ pub enum Timing {
     /// Flash: a time for each operation and one for each 4 KiB; discards are dear. Any number at
     /// once.
     Flash {
-        /// For a read, in ns.
         read_ns: u64,
-        /// For a write, in ns.
         write_ns: u64,
-        /// For a flush, in ns.
         flush_ns: u64,
-        /// For a discard, in ns.
         discard_ns: u64,
         /// For each 4 KiB moved, in ns.
         page_ns: u64,

@@ -45,7 +45,6 @@ pub(super) const KERNEL_WORDS: &str = "console=ttyS0 quiet panic=-1 mitigations=
 /// the jitter of a busy loop.
 const PROCESSOR: &str = "qemu64,+rdrand";
 
-/// How to boot.
 #[derive(Clone, Copy, Debug)]
 pub struct Boot {
     /// From the start of the emulator to the end of the last step.

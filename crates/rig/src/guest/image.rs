@@ -155,7 +155,6 @@ fn add_programs(
     Ok(())
 }
 
-/// Folders of the unpacked packages in which libraries are.
 fn library_folders(unpacked: &Path) -> [PathBuf; 4] {
     ["usr/lib/x86_64-linux-gnu", LIBRARIES, "usr/lib", "lib"].map(|folder| unpacked.join(folder))
 }

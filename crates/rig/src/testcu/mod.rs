@@ -148,7 +148,6 @@ pub fn run_all(flavours: &[Flavour]) -> Result<Report> {
 
 /// The outcome of a whole run.
 pub struct Report {
-    /// A result a test and flavour.
     pub results: Vec<TestResult>,
     /// Wall-clock time of the run.
     pub took: Duration,

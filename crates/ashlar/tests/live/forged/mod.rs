@@ -142,7 +142,6 @@ impl Disk {
         })
     }
 
-    /// A byte of it.
     pub fn config_byte(&self, offset: usize) -> u8 {
         self.bytes[self.configs()[0] + offset]
     }

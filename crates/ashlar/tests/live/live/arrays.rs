@@ -17,7 +17,6 @@ const SHARED: &str = "mp";
 /// Longest way to an answer about a short run of `verify`.
 const VERIFY_LIMIT: Duration = Duration::from_secs(60);
 
-/// Which class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     Mirror,
@@ -105,7 +104,6 @@ pub fn build(fixture: &mut Fixture) -> Arrays {
     arrays
 }
 
-/// Bytes of a disk.
 pub fn bytes_of(disk: &str) -> u64 {
     if disk.starts_with('q') { DDF_BYTES } else { DISK_BYTES }
 }
@@ -192,7 +190,6 @@ impl Array {
     }
 }
 
-/// Name of the failing layer over a member.
 pub fn failing_layer(member: &str) -> String {
     format!("bad-{member}")
 }

@@ -20,9 +20,7 @@ pub enum Pull {
     Verb,
     /// Taken out for good, its disk taken out of the configuration; later inserted as any disk.
     Removed,
-    /// Its writes fail.
     FailsWrites,
-    /// Its reads fail.
     FailsReads,
     /// Everything fails as of a device that was pulled.
     FailsAll,
@@ -33,7 +31,6 @@ pub enum Pull {
 }
 
 impl Pull {
-    /// All of them.
     pub const ALL: &[Pull] = &[
         Pull::Verb,
         Pull::Shrinks,
@@ -92,7 +89,6 @@ fn file(fixture: &Fixture, member: &str) -> File {
     File::options().read(true).write(true).open(fixture.path(member)).unwrap()
 }
 
-/// Returns a member.
 #[track_caller]
 pub fn give_back(fixture: &Fixture, arrays: &Arrays, array: &Array, member: &str, how: Pull) {
     let class = array.class.name();

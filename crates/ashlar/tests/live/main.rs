@@ -30,6 +30,7 @@ mod foreign_targets;
 mod forged;
 mod graph_formats;
 mod grown;
+mod guests;
 mod hostile_names;
 mod identities;
 mod idle_memory;

@@ -3,16 +3,12 @@
 //! that get lost, the daemon killed under a writer. The guest's kernel has Landlock and enforces
 //! the sandbox.
 
-use std::time::Duration;
+use rig::guest::{Script, SharedGuest};
 
-use rig::guest::{Boot, Script, SharedGuest};
-use rig::scenarios::{self, From, Tree};
+use crate::guests::{add, daemon_script, run};
 
 /// Size of the unit.
 const UNIT_BYTES: u64 = 64 << 20;
-
-/// Longest time for the script.
-const DEADLINE: Duration = Duration::from_secs(900);
 
 const CONFIG: &str = r#"
 [daemon]
@@ -48,33 +44,15 @@ luns = { 0 = "d0", 1 = { provider = "d1", mode = "ro" } }
 
 /// Functions of the steps.
 const SHELL_FUNCTIONS: &str = r#"
-export ASHLAR_CONFIG=/data/ashlar.toml ASHLAR_SOCKET=/run/ashlar.sock
-begin() {
-    ashlar serve >>/tmp/log 2>&1 &
-    echo $! >/tmp/pid
-    within 30 ashlar status
-}
-over() { while kill -0 "$(cat "$1")" 2>/dev/null; do sleep 0.1; done; }
-killed() { kill -9 "$(cat /tmp/pid)"; over /tmp/pid; }
-ended() { kill "$(cat /tmp/pid)"; over /tmp/pid; }
+export ASHLAR_CONFIG=/data/ashlar.toml
 of() { cat "/sys/block/etherd!$1/$2"; }
 is() { [ "$(of "$1" "$2")" = "$3" ] || { echo "$2 of $1: $(of "$1" "$2")"; return 1; }; }
 discover() { echo >/dev/etherd/discover; sleep 0.2; [ -b "/dev/etherd/$1" ] && is "$1" state up; }
-more() { wait_lines /tmp/list $(($(lines /tmp/list) + $1)) "$(cat /tmp/writer)"; }
 # That of busybox knows no cables.
 ip() { /usr/sbin/ip "$@"; }
 tc() { /usr/sbin/tc "$@"; }
 disk=/dev/etherd/e565.0
 "#;
-
-/// Each step with the functions before it, and the daemon's log behind one that fails.
-fn add(script: &mut Script, name: &str, shell: &str) {
-    let shell = format!(
-        ". /rig/tools.sh\ntrap '[ $? = 0 ] || {{ tail -n 30 /tmp/log; dmesg | tail -n 15; }}' \
-         EXIT\n{shell}"
-    );
-    script.step(name, shell);
-}
 
 fn found(script: &mut Script) {
     add(
@@ -178,17 +156,10 @@ fn outlived(script: &mut Script) {
 /// A shelf serves the driver of a real kernel.
 /// X1 of daemon/src/sandbox.rs, X3 of daemon/src/sandbox.rs.
 pub fn check(guest: &mut SharedGuest) {
-    let mut script = Script::new();
-    script.files = Tree::some(200).unwrap().guest_files();
-    script.file("rig/tools.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
+    let mut script = daemon_script(200, SHELL_FUNCTIONS);
+    script.file("rig/config", CONFIG);
     found(&mut script);
     confined(&mut script);
     outlived(&mut script);
-    let how = Boot { deadline: DEADLINE, core: None };
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
-        panic!("the guest asked {request:?}")
-    });
-    let conversed = conversed.unwrap_or_else(|e| panic!("{e:#}"));
-    println!("{}", conversed.run.summary());
-    assert!(conversed.acknowledged.is_empty());
+    run(guest, &script);
 }

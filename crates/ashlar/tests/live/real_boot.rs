@@ -4,16 +4,15 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rig::guest::{Boot, Image, ROOT_BYTES, ROOT_START, Script};
+use rig::guest::{Image, ROOT_BYTES, ROOT_START, Script};
 use rig::peer::wait_port;
 use rig::scenarios::{self, Conversed, From, GO, Tree};
 
 use crate::fixture::{Fixture, array, file_disk};
+use crate::guests::BOOT;
 
 /// How long the killed daemon stays away.
 const DOWN: Duration = Duration::from_millis(500);
-/// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(900);
 
 fn steps(tree: &Tree) -> Script {
     let mut script = Script::new();
@@ -43,9 +42,8 @@ fn steps(tree: &Tree) -> Script {
 }
 
 fn play(fixture: &mut Fixture, drive: &str, script: &Script) -> Conversed {
-    let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = Vec::new();
-    let conversed = scenarios::converse(From::Disk(drive), script, how, &mut |request| {
+    let conversed = scenarios::converse(From::Disk(drive), script, BOOT, &mut |request| {
         match request {
             "booted" => {
                 let sessions = fixture.json(&["sessions"]);

@@ -3,22 +3,18 @@
 //! kernel is too old for discards from the ring. Blocks trimmed above must be freed below, and no
 //! others.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
 
-use rig::guest::{Boot, Script, SharedGuest};
-use rig::scenarios::{self, Tree};
+use rig::guest::{Script, SharedGuest};
+use rig::scenarios;
+
+use crate::guests::{add, daemon_script, run, stored_bytes};
 
 /// Size of QEMU's disk.
 pub const DISK_BYTES: u64 = 96 << 20;
 
 /// Data that is written and trimmed again, MiB.
 const BALLAST_MIB: u64 = 40;
-
-/// Longest time for the script.
-const DEADLINE: Duration = Duration::from_secs(900);
 
 /// The SCSI disk's name is known in the guest only.
 const CONFIG: &str = r#"
@@ -48,19 +44,10 @@ luns = { 0 = "v", 1 = "s" }
 
 /// Functions of the steps.
 const SHELL_FUNCTIONS: &str = r#"
-export ASHLAR_CONFIG=/tmp/ashlar.toml ASHLAR_SOCKET=/run/ashlar.sock
+export ASHLAR_CONFIG=/tmp/ashlar.toml
 fault=/sys/bus/pseudo/drivers/scsi_debug
 queue() { cat "/sys/block/$1/queue/$2"; }
 "#;
-
-/// Each step with the functions before it, and the daemon's log behind one that fails.
-fn add(script: &mut Script, name: &str, shell: &str) {
-    let shell = format!(
-        ". /rig/tools.sh\n\
-         trap '[ $? = 0 ] || {{ echo the daemon:; tail -n 30 /tmp/log; }}' EXIT\n{shell}"
-    );
-    script.step(name, shell);
-}
 
 fn steps(script: &mut Script) {
     add(
@@ -110,15 +97,11 @@ fn steps(script: &mut Script) {
 /// Devices that discard and do not zero are trimmed. `disk` is the image of the guest's virtio
 /// disk.
 pub fn check(guest: &mut SharedGuest, disk: &Path) {
-    let mut script = Script::new();
-    script.files = Tree::some(100).unwrap().guest_files();
-    script.file("rig/tools.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
+    let mut script = daemon_script(100, SHELL_FUNCTIONS);
+    script.file("rig/config", CONFIG);
     steps(&mut script);
-    let how = Boot { deadline: DEADLINE, core: None };
-    let run = guest.run(&script, how, &mut |_, _| Ok(())).unwrap();
-    run.expect_ok().unwrap_or_else(|e| panic!("{e:#}"));
-    println!("{}", run.summary());
-    let allocated = fs::metadata(disk).unwrap().blocks() * 512;
+    run(guest, &script);
+    let allocated = stored_bytes(disk);
     println!("{} KiB of the image are stored", allocated >> 10);
     assert!(allocated < BALLAST_MIB << 20, "{allocated} bytes are stored");
     scenarios::check_clean(disk).unwrap();

@@ -1,14 +1,11 @@
 //! Two disks in use by a kernel and its administrator: XFS and ext4 with a tree, trimmed, grown
 //! under way and checked; units that are added and removed.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::time::Duration;
-
-use rig::guest::{Boot, Script, SharedGuest, guest_portal};
+use rig::guest::{Script, SharedGuest, guest_portal};
 use rig::scenarios::{self, From, GO, Tree};
 
 use crate::fixture::{Fixture, IQN, file_disk};
+use crate::guests::{BOOT, stored_bytes};
 
 /// Size of each unit at first; mkfs.xfs wants 300 MiB.
 const UNIT_BYTES: u64 = 320 << 20;
@@ -20,8 +17,6 @@ const BALLAST_MIB: u64 = 24;
 /// and its mark is part of the kernel's number.
 const LATE: u64 = 300;
 const LATE_IN_KERNEL: u64 = LATE | 0x4000;
-/// Longest time for the script.
-const DEADLINE: Duration = Duration::from_secs(900);
 
 /// Everything is done with both: unit, disk, file system.
 const BOTH: &str = ". /rig/names\n\
@@ -108,10 +103,6 @@ fn steps(portal: &str, tree: &Tree) -> Script {
     script
 }
 
-fn blocks(path: &Path) -> u64 {
-    std::fs::metadata(path).unwrap().blocks() * 512
-}
-
 /// Disks are filled, trimmed, grown, added and removed.
 pub fn check(guest: &mut SharedGuest) {
     let mut fixture = Fixture::alone("disk");
@@ -125,14 +116,13 @@ pub fn check(guest: &mut SharedGuest) {
     let tree = Tree::some(120).unwrap();
     let script = steps(&guest_portal(fixture.portal()), &tree);
 
-    let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = Vec::new();
     let (mut filled, mut trimmed) = ([0; 2], [0; 2]);
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, BOOT, &mut |request| {
         match request {
-            "filled" => filled = files.each_ref().map(|file| blocks(file)),
+            "filled" => filled = files.each_ref().map(|file| stored_bytes(file)),
             "trimmed" => {
-                trimmed = files.each_ref().map(|file| blocks(file));
+                trimmed = files.each_ref().map(|file| stored_bytes(file));
                 for ((file, before), after) in files.iter().zip(filled).zip(trimmed) {
                     println!("{} has {before} bytes, trimmed {after}", file.display());
                     assert!(
@@ -153,7 +143,8 @@ pub fn check(guest: &mut SharedGuest) {
             }
             "small" => {
                 for (file, before) in files.iter().zip(trimmed) {
-                    assert!(blocks(file) < before + (8 << 20), "{before}, now {}", blocks(file));
+                    let left = stored_bytes(file);
+                    assert!(left < before + (8 << 20), "{before}, now {left}");
                 }
             }
             "add" => {

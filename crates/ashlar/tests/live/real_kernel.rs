@@ -6,19 +6,18 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use rig::guest::{Boot, SharedGuest};
+use rig::guest::SharedGuest;
 use rig::peer::wait_port;
 use rig::scenarios::{self, From, Tree};
 use rig::{Chap, Login, Target};
 
 use crate::fixture::{Fixture, IQN, MAY_PANIC, array, file_disk};
+use crate::guests::BOOT;
 
 /// How long the killed daemon stays away: writes pile up in the guest meanwhile.
 const DOWN: Duration = Duration::from_millis(500);
 /// Size of each unit; the scenarios want 64 MiB.
 const UNIT_BYTES: u64 = 128 << 20;
-/// Longest time for the script.
-const DEADLINE: Duration = Duration::from_secs(900);
 
 const EXPORTS: &str = r#"
 [[target]]
@@ -71,9 +70,8 @@ pub fn check(guest: &mut SharedGuest) {
     let mut script = scenarios::discover(&second);
     script.then(scenarios::copy_tree(&first, &tree)).then(scenarios::end_in_writes(&second, 3));
 
-    let how = Boot { deadline: DEADLINE, core: None };
     let (mut seen, mut stopped, mut panicked) = (None, 0, None);
-    let played = scenarios::play(From::Shared(guest), &script, how, &mut || {
+    let played = scenarios::play(From::Shared(guest), &script, BOOT, &mut || {
         fixture.assert_alive();
         if seen.is_none() {
             seen = Some(fixture.json(&["sessions"]));

@@ -3,14 +3,13 @@
 //! The kernel's reads and writes meanwhile are checked, and `e2fsck` finds nothing to repair.
 //! Blocks that the kernel deletes through the queue are freed in the image file.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::time::Duration;
 
-use rig::guest::{Boot, Script, SharedGuest, guest_portal};
+use rig::guest::{Script, SharedGuest, guest_portal};
 use rig::scenarios::{self, From, GO, Tree};
 
 use crate::fixture::{Fixture, IQN, array, file_disk, text};
+use crate::guests::{BOOT, stored_bytes};
 
 /// Size of each unit.
 const UNIT_BYTES: u64 = 192 << 20;
@@ -24,8 +23,6 @@ const ROUNDS: usize = 2;
 const FILES_BETWEEN: usize = 2;
 /// Longest time from a delete's answer to the image file, without a command that hurries it.
 const SENT_LIMIT: Duration = Duration::from_secs(60);
-/// Longest time for the script.
-const DEADLINE: Duration = Duration::from_secs(900);
 
 /// The changes of a round, each made while files are written and read.
 const CHANGES: &[&[&str]] = &[
@@ -116,10 +113,6 @@ fn steps(portal: &str, tree: &Tree) -> Script {
     script
 }
 
-fn blocks(path: &Path) -> u64 {
-    std::fs::metadata(path).unwrap().blocks() * 512
-}
-
 fn geoms(fixture: &Fixture, class: &str) -> Vec<String> {
     let state = fixture.state();
     let all = array(&state["geoms"]).iter().filter(|g| text(&g["class"]) == class);
@@ -136,10 +129,9 @@ pub fn check(guest: &mut SharedGuest) {
     let tree = Tree::some(120).unwrap();
     let script = steps(&guest_portal(fixture.portal()), &tree);
 
-    let how = Boot { deadline: DEADLINE, core: None };
     let (mut changes, mut requests) = (0, Vec::new());
     let mut filled = [0; 2];
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, BOOT, &mut |request| {
         let (verb, word) = request.split_once(' ').unwrap_or((request, ""));
         let number = || word.parse::<usize>().unwrap();
         match verb {
@@ -155,14 +147,14 @@ pub fn check(guest: &mut SharedGuest) {
                 }
                 assert_eq!(geoms(&fixture, "trim").len(), 2);
             }
-            "filled" => filled[number()] = blocks(&files[number()]),
+            "filled" => filled[number()] = stored_bytes(&files[number()]),
             "hurry" => drop(fixture.ok(&["trim", "now", "d0.trim", "--wait"])),
             "emptied" => {
                 let (file, before) = (&files[number()], filled[number()]);
                 fixture.until("deletes have reached the file", SENT_LIMIT, || {
-                    blocks(file) + (BALLAST_MIB << 20) <= before + SLACK
+                    stored_bytes(file) + (BALLAST_MIB << 20) <= before + SLACK
                 });
-                println!("{} had {before} bytes, has {}", file.display(), blocks(file));
+                println!("{} had {before} bytes, has {}", file.display(), stored_bytes(file));
             }
             "unqueue" => {
                 for disk in ["d0", "d1"] {

@@ -4,14 +4,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rig::guest::{Boot, Script, SharedGuest};
+use rig::guest::{Script, SharedGuest};
 use rig::scenarios::{self, From, GO};
 
 use crate::fixture::Fixture;
 use crate::foreign_targets::{bus, grows, host, status, wait_for_status, words, write};
+use crate::guests::BOOT;
 use testkit::iscsi::initiator::Client;
 
-const DEADLINE: Duration = Duration::from_secs(900);
 const LIMIT: Duration = Duration::from_secs(60);
 /// WRITE(10) of the block 40,000, which is beyond 16 MiB.
 const WRITE_40000: [u8; 10] = [0x2a, 0, 0, 0, 0x9c, 0x40, 0, 0, 1, 0];
@@ -139,10 +139,9 @@ pub fn check(guest: &mut SharedGuest, port: u16) {
     let fixture = Fixture::alone("lio");
     let portal = SocketAddr::from(([127, 0, 0, 1], port));
     let mut scene = Scene { fixture, portal, host: None };
-    let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = 0;
     let from = From::Shared(guest);
-    let conversed = scenarios::converse(from, &script(), how, &mut |request| {
+    let conversed = scenarios::converse(from, &script(), BOOT, &mut |request| {
         scene.answer(request);
         asked_for += 1;
         Ok(GO.to_owned())

@@ -2,17 +2,13 @@
 //! that kernel and by FUSE, with file systems on them. The daemon is killed and started under a
 //! writer.
 
-use std::time::Duration;
+use rig::guest::{Script, SharedGuest};
 
-use rig::guest::{Boot, Script, SharedGuest};
-use rig::scenarios::{self, From, Tree};
+use crate::guests::{add, daemon_script, run};
 
 /// Size of the unit, before and after it grows.
 const UNIT_BYTES: u64 = 80 << 20;
 const GROWN_BYTES: u64 = 96 << 20;
-
-/// Longest time for the script.
-const DEADLINE: Duration = Duration::from_secs(900);
 
 const CONFIG: &str = r#"
 [daemon]
@@ -44,29 +40,11 @@ luns = { 0 = "d0", 1 = { provider = "d1", mode = "ro" } }
 
 /// Functions of the steps.
 const SHELL_FUNCTIONS: &str = r#"
-export ASHLAR_CONFIG=/data/ashlar.toml ASHLAR_SOCKET=/run/ashlar.sock
-begin() {
-    ashlar serve >>/tmp/log 2>&1 &
-    echo $! >/tmp/pid
-    within 30 ashlar status
-}
-over() { while kill -0 "$(cat "$1")" 2>/dev/null; do sleep 0.1; done; }
-killed() { kill -9 "$(cat /tmp/pid)"; over /tmp/pid; }
-ended() { kill "$(cat /tmp/pid)"; over /tmp/pid; }
+export ASHLAR_CONFIG=/data/ashlar.toml
 queue() { cat "/sys/block/nbd0/queue/$1"; }
 bytes() { [ "$(blockdev --getsize64 "$1")" = "$2" ]; }
 served() { ashlar attach --list | grep -q "/dev/nbd0"; }
-more() { wait_lines /tmp/list $(($(lines /tmp/list) + $1)) "$(cat /tmp/writer)"; }
 "#;
-
-/// Each step with the functions before it, and the daemon's log behind one that fails.
-fn add(script: &mut Script, name: &str, shell: &str) {
-    let shell = format!(
-        ". /rig/tools.sh\ntrap '[ $? = 0 ] || {{ echo the daemon:; tail -n 30 /tmp/log; }}' EXIT\n\
-         {shell}"
-    );
-    script.step(name, shell);
-}
 
 fn nbd(script: &mut Script) {
     add(
@@ -208,18 +186,11 @@ fn by_fuse(script: &mut Script) {
 
 /// LUNs are block devices of the machine and outlive the daemon.
 pub fn check(guest: &mut SharedGuest) {
-    let mut script = Script::new();
-    script.files = Tree::some(200).unwrap().guest_files();
-    script.file("rig/tools.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
+    let mut script = daemon_script(200, SHELL_FUNCTIONS);
+    script.file("rig/config", CONFIG);
     nbd(&mut script);
     outlived(&mut script);
     only_open(&mut script);
     by_fuse(&mut script);
-    let how = Boot { deadline: DEADLINE, core: None };
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
-        panic!("the guest asked {request:?}")
-    });
-    let conversed = conversed.unwrap_or_else(|e| panic!("{e:#}"));
-    println!("{}", conversed.run.summary());
-    assert!(conversed.acknowledged.is_empty());
+    run(guest, &script);
 }

@@ -4,19 +4,17 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use rig::Login;
-use rig::guest::{Boot, HOST, Script, SharedGuest, guest_portal};
+use rig::guest::{HOST, Script, SharedGuest, guest_portal};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO};
 
 use crate::fixture::{Fixture, IQN, file_disk, tool};
+use crate::guests::BOOT;
 
 /// The subsystem.
 const NQN: &str = "nqn.2026-11.test.ashlar:missing";
-/// Longest time for the script.
-const DEADLINE: Duration = Duration::from_secs(900);
 /// Size of each image.
 const BYTES: u64 = 24 << 20;
 
@@ -125,9 +123,8 @@ pub fn check(guest: &mut SharedGuest) {
     fixture.configure(&format!("{disks}{others}"), "0 = \"here\", 1 = \"i1\"");
     fixture.start();
     let script = steps(&guest_portal(fixture.portal()), nvme.port(), nbd.port());
-    let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = 0;
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, BOOT, &mut |request| {
         asked_for += 1;
         match request {
             "appear" => LATE.iter().for_each(|name| fill(&fixture, name)),

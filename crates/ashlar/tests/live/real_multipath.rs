@@ -5,20 +5,19 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rig::Login;
-use rig::guest::{Boot, Script, SharedGuest, guest_portal};
+use rig::guest::{Script, SharedGuest, guest_portal};
 use rig::peer::{self, wait_port};
 use rig::proc::free_port;
 use rig::relay::{Cable, Relay};
 use rig::scenarios::{self, From, GO};
 
 use crate::fixture::{Fixture, IQN, array, file_disk};
+use crate::guests::BOOT;
 
 /// How long the killed daemon stays away.
 const DOWN: Duration = Duration::from_millis(500);
 /// Size of the unit.
 const UNIT_BYTES: u64 = 128 << 20;
-/// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(900);
 
 const EXPORTS: &str = r#"
 [[target]]
@@ -120,10 +119,9 @@ pub fn check(guest: &mut SharedGuest) {
          multipath -f ${M##*/}; iscsiadm -m node -u >/dev/null; ! iscsiadm -m session",
     );
 
-    let how = Boot { deadline: DEADLINE, core: None };
     let mut wwid = String::new();
     let mut asked_for = 0;
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, BOOT, &mut |request| {
         let words: Vec<&str> = request.split(' ').collect();
         let cable = |number: &str| &cables[number.parse::<usize>().unwrap()];
         match words[..] {

@@ -2,22 +2,18 @@
 //! file system that is trimmed and checked.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::time::Duration;
 
-use rig::guest::{Boot, HOST, Script, SharedGuest};
+use rig::guest::{HOST, Script, SharedGuest};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO, Tree};
 
 use crate::fixture::{Fixture, array, file_disk, text};
+use crate::guests::{BOOT, stored_bytes};
 
 /// Size of the unit.
 const UNIT_BYTES: u64 = 96 << 20;
 /// Data that is written to be deleted, MiB.
 const BALLAST_MIB: u64 = 24;
-/// Longest time for the script.
-const DEADLINE: Duration = Duration::from_secs(900);
 
 const EXPORTS: &str = r#"
 [[target]]
@@ -97,10 +93,6 @@ fn steps(port: u16, tree: &Tree) -> Script {
     script
 }
 
-fn blocks(path: &Path) -> u64 {
-    std::fs::metadata(path).unwrap().blocks() * 512
-}
-
 /// nbd-client makes, fills and trims a file system.
 pub fn check(guest: &mut SharedGuest) {
     let mut fixture = Fixture::alone("nbd");
@@ -114,9 +106,8 @@ pub fn check(guest: &mut SharedGuest) {
     fixture.write("ashlar.toml", &format!("{disks}{exports}"));
     fixture.start();
     let script = steps(nbd.port(), &Tree::some(120).unwrap());
-    let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut filled) = (0, 0);
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, BOOT, &mut |request| {
         asked_for += 1;
         let sessions = fixture.json(&["sessions"]);
         let live = array(&sessions["sessions"]);
@@ -126,9 +117,9 @@ pub fn check(guest: &mut SharedGuest) {
                 let who = text(&live[0]["session"]["initiator"]);
                 assert_eq!(who, "ip:127.0.0.1", "{sessions:#}");
             }
-            "filled" => filled = blocks(&file),
+            "filled" => filled = stored_bytes(&file),
             "trimmed" => {
-                let left = blocks(&file);
+                let left = stored_bytes(&file);
                 println!("{filled} bytes, trimmed {left}");
                 assert!(left + (BALLAST_MIB << 20) <= filled + (1 << 20), "nothing given back");
             }

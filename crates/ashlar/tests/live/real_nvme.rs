@@ -2,15 +2,13 @@
 //! digests. A file system is written while the daemon is killed, grown, and trimmed.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::time::Duration;
 
-use rig::guest::{Boot, HOST, Script, SharedGuest};
+use rig::guest::{HOST, Script, SharedGuest};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO, Tree};
 
 use crate::fixture::{Fixture, array, file_disk, text};
+use crate::guests::{BOOT, stored_bytes};
 
 /// The subsystem.
 const NQN: &str = "nqn.2026-11.test.ashlar:store";
@@ -23,8 +21,6 @@ const GROWN_BYTES: u64 = 128 << 20;
 const BALLAST_MIB: u64 = 24;
 /// The journal, MiB: it takes up to so much of the file while the ballast is removed.
 const JOURNAL_MIB: u64 = 4;
-/// Longest time for the script.
-const DEADLINE: Duration = Duration::from_secs(900);
 
 const SUBSYSTEMS: &str = r#"
 [[target]]
@@ -143,10 +139,6 @@ fn steps(port: u16, tree: &Tree) -> Script {
     script
 }
 
-fn blocks(path: &Path) -> u64 {
-    std::fs::metadata(path).unwrap().blocks() * 512
-}
-
 /// Linux makes, fills, grows and trims a file system, over a kill of the daemon.
 pub fn check(guest: &mut SharedGuest) {
     let mut fixture = Fixture::alone("nvme");
@@ -158,9 +150,8 @@ pub fn check(guest: &mut SharedGuest) {
     fixture.write("ashlar.toml", &format!("{disks}{}", subsystems.replace("{guest}", GUEST)));
     fixture.start();
     let script = steps(nvme.port(), &Tree::some(120).unwrap());
-    let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut filled) = (0, 0);
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, BOOT, &mut |request| {
         asked_for += 1;
         match request {
             "connected" => {
@@ -180,15 +171,18 @@ pub fn check(guest: &mut SharedGuest) {
                 std::fs::File::options().write(true).open(&file)?.set_len(GROWN_BYTES)?;
                 fixture.ok(&["geom", "disk", "resize", "name=disk"]);
             }
-            "filled" => filled = blocks(&file),
+            "filled" => filled = stored_bytes(&file),
             "trimmed" => {
-                let left = blocks(&file);
+                let left = stored_bytes(&file);
                 println!("{filled} bytes, trimmed {left}");
                 let given_back = (BALLAST_MIB - JOURNAL_MIB) << 20;
                 assert!(left + given_back <= filled, "of {filled} bytes {left} are left");
             }
             "checked" => scenarios::check_clean(&file)?,
-            "emptied" => assert!(blocks(&file) < 1 << 20, "{} bytes are left", blocks(&file)),
+            "emptied" => {
+                let left = stored_bytes(&file);
+                assert!(left < 1 << 20, "{left} bytes are left");
+            }
             "gone" => {
                 let sessions = fixture.json(&["sessions"]);
                 assert!(array(&sessions["sessions"]).is_empty(), "{sessions:#}");

@@ -4,20 +4,18 @@
 //! of this machine are checked by `real_aoe` and `real_local`.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use rig::guest::{Boot, HOST, Script, SharedGuest, guest_portal};
+use rig::guest::{HOST, Script, SharedGuest, guest_portal};
 use rig::loop_device::LoopDevice;
 use rig::proc::{self, free_port};
 use rig::scenarios::{self, From, GO};
 
 use crate::fixture::{Fixture, IQN, file_disk};
+use crate::guests::BOOT;
 use crate::two_paths::Wire;
 
 /// The subsystem.
 const NQN: &str = "nqn.2026-11.test.ashlar:queues";
-/// Longest time for the script.
-const DEADLINE: Duration = Duration::from_secs(900);
 /// Strip of the stripe, KiB: its optimal size, which Linux keeps commands to.
 const STRIP_KIB: u64 = 256;
 /// Optimal size of an array with strips of 64 KiB, KiB: the smallest multiple that we report.
@@ -335,8 +333,7 @@ pub fn check(guest: &mut SharedGuest) {
     fixture.wait_whole();
 
     let script = steps(&guest_portal(fixture.portal()), &portals, &units);
-    let how = Boot { deadline: DEADLINE, core: None };
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, BOOT, &mut |request| {
         panic!("the guest asked {request:?}, {GO}")
     })
     .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));

@@ -3,16 +3,14 @@
 //! by the kernel's own driver, and by e2fsck on the host.
 
 use std::path::Path;
-use std::time::Duration;
 
-use rig::guest::{Boot, Script, SharedGuest};
-use rig::scenarios::{self, Tree};
+use rig::guest::{Script, SharedGuest};
+use rig::scenarios;
+
+use crate::guests::{add, daemon_script, run};
 
 /// Size of QEMU's disk.
 pub const DISK_BYTES: u64 = 64 << 20;
-
-/// Longest time for the script.
-const DEADLINE: Duration = Duration::from_secs(900);
 
 /// Which disk is which is known in the guest only.
 const BUS: &str = r#"
@@ -41,28 +39,13 @@ luns = { 0 = "d0", 1 = "d1" }
 
 /// Functions of the steps.
 const SHELL_FUNCTIONS: &str = r#"
-export ASHLAR_CONFIG=/tmp/ashlar.toml ASHLAR_SOCKET=/run/ashlar.sock
+export ASHLAR_CONFIG=/tmp/ashlar.toml
 fault=/sys/bus/pseudo/drivers/scsi_debug
-begin() {
-    ashlar serve >>/tmp/log 2>&1 &
-    echo $! >/tmp/pid
-    within 30 ashlar status
-}
-over() { while kill -0 "$(cat "$1")" 2>/dev/null; do sleep 0.1; done; }
-ended() { kill "$(cat /tmp/pid)"; over /tmp/pid; }
 has() { ashlar cam devlist | grep -q -E "$1"; }
 lacks() { ! has "$1"; }
 hosts() { grep -l "$1" /sys/class/scsi_host/host*/proc_name; }
+[ ! -e /tmp/names ] || . /tmp/names
 "#;
-
-/// Each step with the functions before it, and the daemon's log behind one that fails.
-fn add(script: &mut Script, name: &str, shell: &str) {
-    let shell = format!(
-        ". /rig/tools.sh\n[ ! -e /tmp/names ] || . /tmp/names\n\
-         trap '[ $? = 0 ] || {{ echo the daemon:; tail -n 30 /tmp/log; }}' EXIT\n{shell}"
-    );
-    script.step(name, shell);
-}
 
 fn taken(script: &mut Script) {
     add(
@@ -153,15 +136,11 @@ fn pulled(script: &mut Script) {
 /// SCSI disks of the machine are providers. `disk` is the image of the one with the serial number
 /// `one`.
 pub fn check(guest: &mut SharedGuest, disk: &Path) {
-    let mut script = Script::new();
-    script.files = Tree::some(100).unwrap().guest_files();
-    script.file("rig/tools.sh", SHELL_FUNCTIONS).file("rig/bus", BUS).file("rig/access", ACCESS);
+    let mut script = daemon_script(100, SHELL_FUNCTIONS);
+    script.file("rig/bus", BUS).file("rig/access", ACCESS);
     taken(&mut script);
     used(&mut script);
     pulled(&mut script);
-    let how = Boot { deadline: DEADLINE, core: None };
-    let run = guest.run(&script, how, &mut |_, _| Ok(())).unwrap();
-    run.expect_ok().unwrap_or_else(|e| panic!("{e:#}"));
-    println!("{}", run.summary());
+    run(guest, &script);
     scenarios::check_clean(disk).unwrap();
 }

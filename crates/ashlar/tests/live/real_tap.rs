@@ -4,16 +4,15 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
 
-use rig::guest::{Boot, Script, SharedGuest};
+use rig::guest::{Script, SharedGuest};
 use rig::proc;
 use rig::scenarios::{self, Tree};
 
 use crate::fixture::{Fixture, file_disk, tool};
+use crate::guests::BOOT;
 
 const UNIT_BYTES: u64 = 64 << 20;
-const DEADLINE: Duration = Duration::from_secs(900);
 /// Address of the guest's card at the tap device.
 pub const GUEST: &str = "02:00:00:00:00:07";
 
@@ -75,8 +74,7 @@ pub fn check(guest: &mut SharedGuest, tap: &Tap) {
          cp -r /rig/tree /mnt/tree; sync; umount /mnt; mount -t ext4 $disk /mnt\n\
          (cd /mnt/tree; sha256sum -c -s /rig/sums); umount /mnt; /usr/sbin/e2fsck -fn $disk",
     );
-    let how = Boot { deadline: DEADLINE, core: None };
-    let run = guest.run(&script, how, &mut |_, _| Ok(())).unwrap();
+    let run = guest.run(&script, BOOT, &mut |_, _| Ok(())).unwrap();
     run.expect_ok().unwrap_or_else(|e| panic!("{e:#}\n{}", fixture.log()));
     println!("{}", run.summary());
     let sessions = fixture.ok(&["sessions", "--json"]);

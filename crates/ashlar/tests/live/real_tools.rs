@@ -2,19 +2,17 @@
 //! facts, and its effect is checked from outside.
 
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
 
 use rig::Login;
-use rig::guest::{Boot, Script, SharedGuest, guest_portal};
+use rig::guest::{Script, SharedGuest, guest_portal};
 use rig::peer;
 use rig::scenarios::{self, From, GO};
 
 use crate::fixture::{Fixture, IQN, file_disk};
+use crate::guests::BOOT;
 
 /// Size of each unit.
 const UNIT_BYTES: u64 = 64 << 20;
-/// Longest time for the script.
-const DEADLINE: Duration = Duration::from_secs(900);
 
 /// I/O of another initiator to the first unit.
 const WRITE: &str = "write -P 0x11 32M 4k";
@@ -87,9 +85,8 @@ pub fn check(guest: &mut SharedGuest) {
     fixture.configure(&disks, "0 = \"a\", 1 = \"b\", 2 = \"c\", 3 = \"d\"");
     fixture.start();
     let script = steps(&guest_portal(fixture.portal()));
-    let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut noise) = (0, Vec::new());
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, BOOT, &mut |request| {
         asked_for += 1;
         let url = fixture.url(0);
         let other = |command: &str| peer::qemu_io(&url, &[command]);

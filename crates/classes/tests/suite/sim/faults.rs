@@ -5,7 +5,7 @@ use bio::{Errno, Op};
 use serde_json::json;
 
 use super::disk::Disk;
-use super::life::{Life, MS};
+use super::life::Life;
 use super::run::{APPENDED, Simulation, talk};
 
 impl Simulation<'_> {
@@ -32,14 +32,6 @@ impl Simulation<'_> {
             }
         }
         covered && volume && !(self.plan.deep && life.is_leaving())
-    }
-
-    pub(super) fn calm(&mut self, life: &mut Life) {
-        for disk in self.disks.values() {
-            disk.lock().heal();
-            life.wake(disk.release());
-        }
-        life.pass(3 * MS);
     }
 
     pub(super) fn inject_fault(&mut self, life: &mut Life) {
@@ -76,7 +68,7 @@ impl Simulation<'_> {
                 talk(|| format!("{percent}% {name} {op:?} {error:?}"));
                 disk.lock().faults.push((op, percent, error));
             }
-            42..52 => self.calm(life),
+            42..52 => life.calm(&self.disks),
             52..58 => disk.lock().hangs = true,
             58..64 => life.wake(disk.release()),
             _ if self.plan.arrays_over(&name).next().is_some() && self.chance(50) => {
@@ -107,7 +99,7 @@ impl Simulation<'_> {
         if self.out.contains(name) {
             return;
         }
-        self.calm(life);
+        life.calm(&self.disks);
         self.settle_failures(life);
         self.look(life);
         if !self.can_go(life, name) {

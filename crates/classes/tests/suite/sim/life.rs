@@ -1,6 +1,7 @@
 //! One world between two power cuts: cores, the control thread, the classes, the disks plugged in.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,6 +180,15 @@ impl Life {
         if let Some(on) = self.control.topology.find(name) {
             self.control.topology.post(Event::Resize(on, bytes));
         }
+    }
+
+    /// Ends the faults of all disks, and waits until the users have noticed.
+    pub fn calm(&mut self, disks: &BTreeMap<String, Disk>) {
+        for disk in disks.values() {
+            disk.lock().heal();
+            self.wake(disk.release());
+        }
+        self.pass(3 * MS);
     }
 
     pub fn wake(&self, hung: Vec<(usize, Ticket)>) {

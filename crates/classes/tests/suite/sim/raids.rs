@@ -14,7 +14,7 @@
 
 mod looks;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
@@ -32,7 +32,7 @@ use super::disk::{Disk, SECTOR};
 use super::known_sizes::{Kept, was_carried};
 use super::life::{Life, MS, PowerCut};
 use super::model::Model;
-use super::run::Totals;
+use super::run::{Totals, talk};
 use super::users::Crowd;
 
 /// Bytes of each disk without those that DDF takes.
@@ -133,12 +133,6 @@ pub(super) struct RaidSimulation {
     pub(super) totals: Totals,
 }
 
-fn talk(what: impl FnOnce() -> String) {
-    if std::env::var("SIM_TALK").is_ok() {
-        eprintln!("{}", what());
-    }
-}
-
 pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Totals) {
     run_with(kind, seed, lives, None, tally);
 }
@@ -192,7 +186,7 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
         resyncs: false,
         grows,
         kept: Kept::default(),
-        totals: Totals::default(),
+        totals: std::mem::take(tally),
     };
     let carried = Arc::new(AtomicU64::new(0));
     for number in 0..lives {
@@ -236,23 +230,11 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
         story.disks.values().for_each(Disk::power_cut);
         story.migrate_records();
     }
+    *tally = story.totals;
     let model = story.model.borrow();
-    tally.lives += story.totals.lives;
-    tally.power_cuts += story.totals.power_cuts;
-    tally.ops += story.totals.ops;
-    tally.failed += story.totals.failed;
     tally.acked += model.acked;
     tally.flushed += model.flushed;
-    tally.lost += story.totals.lost;
-    tally.verbs += story.totals.verbs;
-    tally.compared += story.totals.compared;
-    tally.forced += story.totals.forced;
-    tally.holes += story.totals.holes;
-    tally.cleaned += story.totals.cleaned;
-    tally.followed += story.totals.followed;
     tally.carried += carried.load(SeqCst);
-    tally.verified += story.totals.verified;
-    tally.policies += story.totals.policies;
 }
 
 impl RaidSimulation {
@@ -267,14 +249,7 @@ impl RaidSimulation {
             self.find(life);
             self.check(life);
         }
-        let crowd = Rc::new(Crowd {
-            model: self.model.clone(),
-            running: Cell::new(0),
-            fault: RefCell::default(),
-            ended: Cell::new(0),
-            failed: Cell::new(0),
-            deletes: Cell::new(true),
-        });
+        let crowd = Crowd::new(self.model.clone(), true);
         for _ in 0..3 + self.random.below(10) {
             self.start_users(life, &crowd);
             self.inject_fault(life);
@@ -282,7 +257,7 @@ impl RaidSimulation {
             self.change_policy(life);
             let ns = self.random.below(6 * MS);
             life.pass(ns);
-            self.listen(life, &crowd);
+            self.totals.listen(life, &crowd);
             self.agrees(life);
         }
         self.rest(life, &crowd);
@@ -295,7 +270,7 @@ impl RaidSimulation {
             self.arm(life);
             self.start_users(life, &crowd);
             life.pass(20 * MS);
-            self.listen(life, &crowd);
+            self.totals.listen(life, &crowd);
         }
     }
 
@@ -404,22 +379,6 @@ impl RaidSimulation {
         }
     }
 
-    fn listen(&mut self, life: &Life, crowd: &Crowd) {
-        if let Some(what) = crowd.fault.borrow().as_ref() {
-            panic!("{what}\n{}", life.dump_state());
-        }
-        self.totals.ops += crowd.ended.replace(0);
-        self.totals.failed += crowd.failed.replace(0);
-    }
-
-    fn calm(&mut self, life: &mut Life) {
-        for disk in self.disks.values() {
-            disk.lock().heal();
-            life.wake(disk.release());
-        }
-        life.pass(3 * MS);
-    }
-
     fn inject_fault(&mut self, life: &mut Life) {
         if self.away == 0 {
             return;
@@ -448,7 +407,7 @@ impl RaidSimulation {
                 talk(|| format!("once {name} {op:?}"));
                 disk.lock().once = Some((op, Errno::Io));
             }
-            7 => self.calm(life),
+            7 => life.calm(&self.disks),
             10.. if !self.out.is_empty() && !self.out.contains(&name) && self.is_sound() => {
                 talk(|| format!("{name} fails all writes"));
                 let faults = [Op::Write, Op::WriteZeroes].map(|op| (op, 100, Errno::Io));
@@ -476,7 +435,7 @@ impl RaidSimulation {
         if self.out.len() >= self.away || self.out.iter().any(|out| out == name) {
             return;
         }
-        self.calm(life);
+        life.calm(&self.disks);
         if !(self.is_whole(life) && self.all_seen(life) || self.is_even(life)) {
             return;
         }
@@ -490,11 +449,11 @@ impl RaidSimulation {
 
     /// Everything is plugged in, nothing fails, and the volume has all of its members.
     fn rest(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
-        self.calm(life);
+        life.calm(&self.disks);
         if !life.until(120, |_| crowd.running.get() == 0) {
             panic!("{} users never end\n{}", crowd.running.get(), life.dump_state());
         }
-        self.listen(life, crowd);
+        self.totals.listen(life, crowd);
         if let Some(user) = self.user.take() {
             life.close(user);
         }

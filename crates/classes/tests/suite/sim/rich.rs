@@ -33,7 +33,7 @@ impl Simulation<'_> {
         }
         if self.plan.paths {
             // Its record is written by a conversation, which all wait for: no disk hangs.
-            self.calm(life);
+            life.calm(&self.disks);
         }
         let bytes = disk.grow(GROWTH);
         talk(|| format!("{name} has {bytes} bytes now"));

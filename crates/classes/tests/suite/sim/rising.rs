@@ -112,7 +112,7 @@ impl Simulation<'_> {
 
     /// Disks grow, and the layers above with them, beside their users.
     pub(super) fn rise(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
-        self.calm(life);
+        life.calm(&self.disks);
         self.all_in(life);
         life.ask_again();
         for mirror in self.plan.mirrors() {
@@ -124,7 +124,7 @@ impl Simulation<'_> {
             return;
         }
         self.learn_sizes(life);
-        self.listen(life, crowd);
+        self.totals.listen(life, crowd);
         if self.chance(60) {
             life.fuse.set(self.random.below(2_500));
         }

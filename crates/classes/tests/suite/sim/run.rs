@@ -1,6 +1,6 @@
 //! The life of a stack, from its labelling through power cuts to the end.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
@@ -55,6 +55,17 @@ pub struct Totals {
     pub reads: u64,
     /// Policies of consistency that were changed.
     pub policies: u64,
+}
+
+impl Totals {
+    /// Adds the ended requests of a crowd, none of which may have had a wrong result.
+    pub(super) fn listen(&mut self, life: &Life, crowd: &Crowd) {
+        if let Some(what) = crowd.fault.borrow().as_ref() {
+            panic!("{what}\n{}", life.dump_state());
+        }
+        self.ops += crowd.ended.replace(0);
+        self.failed += crowd.failed.replace(0);
+    }
 }
 
 pub(super) struct Simulation<'a> {
@@ -118,7 +129,7 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Totals) {
         disks,
         model: Rc::default(),
         holders: BTreeMap::new(),
-        totals: Totals::default(),
+        totals: std::mem::take(tally),
         out: BTreeSet::new(),
         top: None,
         dark: false,
@@ -167,24 +178,11 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Totals) {
         story.disks.values().for_each(Disk::power_cut);
         story.migrate_labels();
     }
+    *tally = story.totals;
     let model = story.model.borrow();
-    tally.lives += story.totals.lives;
-    tally.power_cuts += story.totals.power_cuts;
-    tally.ops += story.totals.ops;
-    tally.failed += story.totals.failed;
     tally.acked += model.acked;
     tally.flushed += model.flushed;
-    tally.lost += story.totals.lost;
-    tally.verbs += story.totals.verbs;
-    tally.compared += story.totals.compared;
-    tally.grown += story.totals.grown;
-    tally.shrunk += story.totals.shrunk;
-    tally.followed += story.totals.followed;
     tally.carried += carried.load(Relaxed);
-    tally.verified += story.totals.verified;
-    tally.reads += story.totals.reads;
-    tally.forced += story.totals.forced;
-    tally.holes += story.totals.holes;
 }
 
 /// Prints a message if `SIM_TALK` is set.
@@ -268,7 +266,7 @@ impl Simulation<'_> {
         if self.plan.rich && number > 0 && self.chance(30) {
             CLEANED.set(Watch::Armed);
         }
-        let crowd = self.crowd();
+        let crowd = Crowd::new(self.model.clone(), true);
         let troubles = 4 + self.random.below(24);
         for _ in 0..troubles {
             if self.plan.shrinks && crowd.running.get() == 0 && self.chance(20) {
@@ -284,7 +282,7 @@ impl Simulation<'_> {
             life.pass(ns);
             self.look(life);
             self.listen_to_readers(life, &crowd, failed);
-            self.listen(life, &crowd);
+            self.totals.listen(life, &crowd);
             self.rearm(life);
         }
         self.rest(life, &crowd);
@@ -457,17 +455,6 @@ impl Simulation<'_> {
         read.unwrap_or_else(|what| panic!("{what}"));
     }
 
-    fn crowd(&self) -> Rc<Crowd> {
-        Rc::new(Crowd {
-            model: self.model.clone(),
-            running: Cell::new(0),
-            fault: RefCell::default(),
-            ended: Cell::new(0),
-            failed: Cell::new(0),
-            deletes: Cell::new(true),
-        })
-    }
-
     /// Starts users, if there are none and there is a provider to use.
     pub(super) fn start_users(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
         if crowd.running.get() > 0 || self.chance(30) {
@@ -494,17 +481,9 @@ impl Simulation<'_> {
         }
     }
 
-    pub(super) fn listen(&mut self, life: &Life, crowd: &Crowd) {
-        if let Some(what) = crowd.fault.borrow().as_ref() {
-            panic!("{what}\n{}", life.dump_state());
-        }
-        self.totals.ops += crowd.ended.replace(0);
-        self.totals.failed += crowd.failed.replace(0);
-    }
-
     /// All disks are plugged in, none fails, no user works any more, no member is rebuilt.
     fn rest(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
-        self.calm(life);
+        life.calm(&self.disks);
         self.all_in(life);
         if self.plan.deep {
             life.ask_again();
@@ -512,7 +491,7 @@ impl Simulation<'_> {
         if !life.until(120, |_| crowd.running.get() == 0) {
             panic!("{} users never end\n{}", crowd.running.get(), life.dump_state());
         }
-        self.listen(life, crowd);
+        self.totals.listen(life, crowd);
         if let Some((user, _)) = self.user.take() {
             life.close(user);
         }

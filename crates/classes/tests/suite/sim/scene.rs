@@ -5,7 +5,7 @@
 //! disk's request takes long. All runs with at most so many deviations from the undisturbed run are
 //! made (`reactor::sim::Orders`); `ASHLAR_INTERRUPTIONS=N` sets another number.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -49,14 +49,8 @@ impl Scene {
         let (_, edge) = life.open(&provider, Access::WRITE).expect("open");
         let on = life.control.topology.find(&provider).expect("a provider");
         let size = life.control.topology.limits(on).expect("limits").media_bytes;
-        let crowd = Rc::new(Crowd {
-            model: Rc::new(RefCell::new(Model::new(size / SECTOR))),
-            running: Cell::new(0),
-            fault: RefCell::new(None),
-            ended: Cell::new(0),
-            failed: Cell::new(0),
-            deletes: Cell::new(false),
-        });
+        let model = Rc::new(RefCell::new(Model::new(size / SECTOR)));
+        let crowd = Crowd::new(model, false);
         Scene { life, disks, crowd, edge }
     }
 

@@ -26,6 +26,18 @@ pub struct Crowd {
 }
 
 impl Crowd {
+    /// A crowd without users.
+    pub fn new(model: Rc<RefCell<Model>>, deletes: bool) -> Rc<Crowd> {
+        Rc::new(Crowd {
+            model,
+            running: Cell::new(0),
+            fault: RefCell::default(),
+            ended: Cell::new(0),
+            failed: Cell::new(0),
+            deletes: Cell::new(deletes),
+        })
+    }
+
     pub fn start(self: &Rc<Self>, core: &Rc<Core>, edge: Edge, seed: u64, ops: u64) {
         self.running.set(self.running.get() + 1);
         let (crowd, own) = (self.clone(), core.clone());

@@ -4,3 +4,4 @@ pub mod connection_cuts;
 pub mod disk;
 pub mod fd_exhaustion;
 pub mod plant;
+pub mod players;

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::{Pool, PoolConfig};
+use bio::Pool;
 use engine::Registry;
-use reactor::sim::{Ended, NetShape, World};
+use reactor::sim::World;
 use reactor::{Reactor, SeededRandom, Stream};
 use wire::iscsi::{
     Bhs, ClientConfig, ClientLogin, ClientStep, DataOut, DigestPolicy, Framer, Offer, PRE_LOGIN,
@@ -18,6 +18,7 @@ use wire::iscsi::{
 
 use crate::common::connection_cuts::ConnectionCuts;
 use crate::common::plant::{self, Plant};
+use crate::common::players::{Players, net_shape};
 use crate::iscsi::server::IQN;
 use testkit::Seeds;
 use testkit::iscsi::initiator::rw10;
@@ -378,34 +379,18 @@ pub fn plant(world: &World, at: SocketAddr, random: &mut SeededRandom) -> Plant 
 fn play(seed: u64) -> (u64, u32) {
     let world = World::new(seed);
     let mut random = SeededRandom::new(seed ^ 0x1511);
-    let segment_max = [1, 7, 100, 1460, 16 * 1024][random.below(5) as usize];
-    // Counted by segment: with small ones no session would live long enough to do anything.
-    let resets = if segment_max > 1000 { 500 } else { 0 };
-    world.set_net(NetShape {
-        segment_max,
-        resets_per_million: [0, 0, resets][random.below(3) as usize],
-        buffer_bytes: [4096, 65_536, 262_144][random.below(3) as usize],
-        ..NetShape::default()
-    });
+    world.set_net(net_shape(&mut random, &[1, 7, 100, 1460, 16 * 1024]));
     let at: SocketAddr = "10.0.0.1:3260".parse().unwrap();
     let plant = plant(&world, at, &mut random);
-    let outside = Reactor::simulated(&world, "clients");
-    let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
-    let rounds = Rc::new(Cell::new(0));
-    let report: Rc<RefCell<Vec<u32>>> = Rc::default();
+    let players = Players::new(&world);
     for number in 0..CLIENTS {
-        let client = Client::new(number, seed, &outside, &pool, at, offer(&mut random));
-        drop(outside.spawn("client", client.run(rounds.clone(), report.clone())));
+        let offer = offer(&mut random);
+        let client = Client::new(number, seed, &players.reactor, &players.pool, at, offer);
+        let run = client.run(players.rounds.clone(), players.logins.clone());
+        drop(players.reactor.spawn("client", run));
     }
-    let mut cuts = ConnectionCuts::new(random.below(6) as u32, CLIENTS as u32 * ROUNDS);
-    let ended = plant.run(&world, &outside, &mut || {
-        cuts.look(&world, rounds.get());
-        report.borrow().len() as u64 == CLIENTS
-    });
-    assert_eq!(ended, Ended::Stopped, "seed {seed}: {rounds:?} rounds, clients {report:?}");
-    let logins = report.borrow().iter().sum();
-    plant.end(&outside);
-    (world.trace(), logins)
+    let cuts = ConnectionCuts::new(random.below(6) as u32, CLIENTS as u32 * ROUNDS);
+    players.run(&world, plant, CLIENTS, cuts)
 }
 
 #[test]

@@ -5,17 +5,18 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::{Pool, PoolConfig};
+use bio::Pool;
 use drivers::Driver;
 use drivers::nbd::Nbd;
 use engine::Registry;
-use reactor::sim::{Ended, NetShape, World};
+use reactor::sim::World;
 use reactor::{Address, Reactor, SeededRandom, Stream};
 use wire::nbd::codes::{chunk_kind, kind, option};
 use wire::nbd::{Form, Head, OptionReply, Request, chunk, dial};
 
 use crate::common::connection_cuts::ConnectionCuts;
 use crate::common::plant::{self, Plant};
+use crate::common::players::{Players, net_shape};
 use testkit::Seeds;
 use testkit::iscsi::{RxBuffer, put};
 
@@ -313,37 +314,20 @@ pub fn plant_with(world: &World, portals: &[Address], params: serde_json::Value)
 fn play(seed: u64) -> (u64, u32) {
     let world = World::new(seed);
     let mut random = SeededRandom::new(seed ^ 0x0bd);
-    let segment_max = [1, 7, 100, 1460, 16 * 1024][random.below(5) as usize];
-    // Counted by segment: with small ones no connection would live long enough to do anything.
-    let resets = if segment_max > 1000 { 500 } else { 0 };
-    world.set_net(NetShape {
-        segment_max,
-        resets_per_million: [0, 0, resets][random.below(3) as usize],
-        buffer_bytes: [4096, 65_536, 262_144][random.below(3) as usize],
-        ..NetShape::default()
-    });
+    world.set_net(net_shape(&mut random, &[1, 7, 100, 1460, 16 * 1024]));
     let tcp: Address = "10.0.0.1:10809".parse().unwrap();
     let portals = [tcp, "unix:/run/nbd-simulated".parse().unwrap()];
     let plant = plant(&world, &portals);
-    let outside = Reactor::simulated(&world, "clients");
-    let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
-    let rounds = Rc::new(Cell::new(0));
-    let report: Rc<RefCell<Vec<u32>>> = Rc::default();
+    let players = Players::new(&world);
     for number in 0..CLIENTS {
         let portal = &portals[random.below(2) as usize];
         let form = [Form::Simple, Form::Structured, Form::Extended][random.below(3) as usize];
-        let client = Client::new(number, seed, &outside, &pool, portal, form);
-        drop(outside.spawn("client", client.run(rounds.clone(), report.clone())));
+        let client = Client::new(number, seed, &players.reactor, &players.pool, portal, form);
+        let run = client.run(players.rounds.clone(), players.logins.clone());
+        drop(players.reactor.spawn("client", run));
     }
-    let mut cuts = ConnectionCuts::new(random.below(8) as u32, CLIENTS as u32 * ROUNDS);
-    let ended = plant.run(&world, &outside, &mut || {
-        cuts.look(&world, rounds.get());
-        report.borrow().len() as u64 == CLIENTS
-    });
-    assert_eq!(ended, Ended::Stopped, "seed {seed}: {rounds:?} rounds, clients {report:?}");
-    let entries = report.borrow().iter().sum();
-    plant.end(&outside);
-    (world.trace(), entries)
+    let cuts = ConnectionCuts::new(random.below(8) as u32, CLIENTS as u32 * ROUNDS);
+    players.run(&world, plant, CLIENTS, cuts)
 }
 
 /// T2 of block_requests/session.rs, Q1 of block_requests/requests.rs.

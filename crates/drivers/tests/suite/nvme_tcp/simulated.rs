@@ -4,13 +4,14 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use bio::{Pool, PoolConfig};
-use reactor::sim::{Ended, NetShape, World};
+use bio::Pool;
+use reactor::sim::World;
 use reactor::{Reactor, SeededRandom};
 use wire::nvme::Extent;
 use wire::nvme::codes::io;
 
 use crate::common::connection_cuts::ConnectionCuts;
+use crate::common::players::{Players, net_shape};
 use crate::nvme_tcp::host::{Broken, CommandResult, Host, SUBSYSTEM};
 use crate::nvme_tcp::stage::{admin, build, portal};
 use testkit::Seeds;
@@ -124,39 +125,23 @@ impl Player {
 fn play(seed: u64) -> (u64, u32) {
     let world = World::new(seed);
     let mut random = SeededRandom::new(seed ^ 0x4420);
-    let segment_max = [7, 100, 1460, 16 * 1024][random.below(4) as usize];
-    let resets = if segment_max > 1000 { 500 } else { 0 };
-    world.set_net(NetShape {
-        segment_max,
-        resets_per_million: [0, 0, resets][random.below(3) as usize],
-        buffer_bytes: [4096, 65_536, 262_144][random.below(3) as usize],
-        ..NetShape::default()
-    });
+    world.set_net(net_shape(&mut random, &[7, 100, 1460, 16 * 1024]));
     let plant = build(&world, HOSTS * AREA);
-    let outside = Reactor::simulated(&world, "hosts");
-    let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
-    let rounds = Rc::new(Cell::new(0));
-    let report: Rc<RefCell<Vec<u32>>> = Rc::default();
+    let players = Players::new(&world);
     for number in 0..HOSTS {
         let player = Player {
             number,
             random: SeededRandom::new(seed * 31 + number),
-            reactor: outside.clone(),
-            pool: pool.clone(),
+            reactor: players.reactor.clone(),
+            pool: players.pool.clone(),
             model: vec![vec![0]; AREA as usize],
             entries: 0,
         };
-        drop(outside.spawn("host", player.run(rounds.clone(), report.clone())));
+        let run = player.run(players.rounds.clone(), players.logins.clone());
+        drop(players.reactor.spawn("host", run));
     }
-    let mut cuts = ConnectionCuts::new(random.below(8) as u32, HOSTS as u32 * ROUNDS);
-    let ended = plant.run(&world, &outside, &mut || {
-        cuts.look(&world, rounds.get());
-        report.borrow().len() as u64 == HOSTS
-    });
-    assert_eq!(ended, Ended::Stopped, "seed {seed}: {rounds:?} rounds, hosts {report:?}");
-    let entries = report.borrow().iter().sum();
-    plant.end(&outside);
-    (world.trace(), entries)
+    let cuts = ConnectionCuts::new(random.below(8) as u32, HOSTS as u32 * ROUNDS);
+    players.run(&world, plant, HOSTS, cuts)
 }
 
 /// T2 of nvme_tcp/queue.rs, Q1 of nvme_tcp/tasks.rs.

@@ -8,7 +8,6 @@ use crate::error::WireError;
 pub const CEC_ETHERTYPE: u16 = 0xbcbc;
 /// Bytes before the data, the Ethernet header included.
 pub const CEC_HEAD_LEN: usize = 18;
-/// Most bytes of data.
 pub const CEC_DATA_MAX: usize = 255;
 
 /// The type of a message.

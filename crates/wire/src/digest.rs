@@ -49,7 +49,6 @@ impl Crc32c {
     }
 }
 
-/// Bytes that pad `len` to a multiple of four.
 pub(crate) fn pad_len(len: u32) -> usize {
     match len % 4 {
         1 => 3,

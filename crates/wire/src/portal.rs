@@ -85,7 +85,6 @@ impl PortalRule {
         address.map(|a| PortalRule::Inet { address: Some(a.to_canonical()), port: None })
     }
 
-    /// True if the rule matches the local address `at`.
     pub fn matches(&self, at: LocalAddress<'_>) -> bool {
         match (self, at) {
             (PortalRule::Inet { address, port }, LocalAddress::Inet(at)) => {

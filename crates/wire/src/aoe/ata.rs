@@ -58,7 +58,6 @@ impl Ata {
         Ok((ata, data))
     }
 
-    /// Their bytes.
     pub fn encode(&self) -> [u8; ATA_LEN] {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let flags = flag(self.write, WRITE)

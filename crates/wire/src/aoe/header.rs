@@ -161,7 +161,6 @@ impl Header {
         Ok((header, rest))
     }
 
-    /// Its bytes.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut b = [0; HEADER_LEN];
         put::<0, 6, HEADER_LEN>(&mut b, self.to.0);

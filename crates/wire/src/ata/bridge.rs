@@ -73,7 +73,6 @@ pub const fn pm_value((count, lba): (u16, u64)) -> u32 {
 /// Bytes of the longest IDENTIFY SEP data.
 pub const SEP_IDENTIFY_LEN: usize = 68;
 
-/// IDENTIFY SEP data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SepIdentify {
     /// ENCLOSURE LOGICAL IDENTIFIER.

@@ -8,7 +8,6 @@ pub const TRIM_BLOCK: usize = 512;
 
 pub const TRIM_RANGES_A_BLOCK: usize = TRIM_BLOCK / 8;
 
-/// Most sectors of a range.
 pub const TRIM_RANGE_MAX: u64 = 0xFFFF;
 
 const LBA_BITS: u32 = 48;

@@ -149,7 +149,6 @@ fn u64_of(r: &mut Reader<'_>, field: &'static str) -> Result<u64, WireError> {
 }
 
 impl Header {
-    /// Reads the header of a message.
     pub fn decode(bytes: &[u8]) -> Result<Header, WireError> {
         let mut r = Reader::new(bytes);
         let header = Header {

@@ -41,7 +41,6 @@ impl Algorithm {
     pub const ALL: [Algorithm; 4] =
         [Algorithm::Sha3, Algorithm::Sha256, Algorithm::Sha1, Algorithm::Md5];
 
-    /// Bytes of a response.
     pub fn response_len(self) -> usize {
         match self {
             Algorithm::Md5 => 16,
@@ -116,7 +115,6 @@ pub struct Challenge {
 pub struct ChapUser {
     /// CHAP_N.
     pub name: String,
-    /// The secret's bytes.
     pub secret: Vec<u8>,
 }
 

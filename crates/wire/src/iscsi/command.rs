@@ -146,7 +146,6 @@ impl<'a> CommandPdu<'a> {
     }
 }
 
-/// SCSI Data-Out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataOut {
     /// F: last PDU of the sequence an R2T requested, or of the unsolicited data.

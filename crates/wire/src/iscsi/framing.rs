@@ -49,7 +49,6 @@ pub struct Frame {
     pub ahs_len: usize,
     /// Bytes up to the data: headers and header digest.
     pub header_len: usize,
-    /// Bytes of data.
     pub data_len: usize,
     /// Bytes of padding after the data, 0 to 3.
     pub pad_len: usize,

@@ -79,11 +79,9 @@ pub struct Connected {
     pub params: SessionParams,
     /// TSIH of the session.
     pub tsih: u16,
-    /// CmdSN of the first command.
     pub cmd_sn: u32,
     /// Last CmdSN the target accepts for now.
     pub max_cmd_sn: u32,
-    /// ExpStatSN of the first command.
     pub exp_stat_sn: u32,
     /// TargetPortalGroupTag; None when the target did not send one.
     pub portal_group: Option<String>,

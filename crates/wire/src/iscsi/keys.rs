@@ -84,7 +84,6 @@ pub enum Phase {
     Login,
     /// Any time, full feature phase included.
     Any,
-    /// Full feature phase only.
     FullFeature,
 }
 

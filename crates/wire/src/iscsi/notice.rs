@@ -143,7 +143,6 @@ pub enum RejectReason {
     /// Task in progress: its tag is used again.
     TaskInProgress = 0x07,
     InvalidDataAck = 0x08,
-    /// Invalid PDU field.
     InvalidField = 0x09,
     /// Long operation reject: no target transfer tag left.
     LongOperation = 0x0a,

@@ -24,7 +24,6 @@ pub mod task_function {
     pub const QUERY_TASK_SET: u8 = 10;
     /// I_T NEXUS RESET.
     pub const NEXUS_RESET: u8 = 11;
-    /// QUERY ASYNCHRONOUS EVENT.
     pub const QUERY_ASYNC_EVENT: u8 = 12;
 }
 

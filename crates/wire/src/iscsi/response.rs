@@ -323,7 +323,6 @@ pub struct LoginResponse {
     pub next_stage: u8,
     /// Highest version supported.
     pub version_max: u8,
-    /// Version in use.
     pub version_active: u8,
     /// Copied from the request.
     pub isid: [u8; 6],

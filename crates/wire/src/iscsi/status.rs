@@ -27,7 +27,6 @@ pub enum LoginStatus {
     /// The target does not support a session over this connection.
     CannotIncludeInSession,
     SessionTypeNotSupported,
-    /// The session named by TSIH does not exist.
     SessionDoesNotExist,
     InvalidDuringLogin,
     /// Hardware or software error of the target.

@@ -22,7 +22,6 @@ pub struct Extent {
     pub flags: u32,
 }
 
-/// Body of an OFFSET_HOLE chunk.
 pub fn hole(offset: u64, len: u32) -> [u8; 12] {
     let mut out = [0; 12];
     let bytes = offset.to_be_bytes().into_iter().chain(len.to_be_bytes());
@@ -30,14 +29,12 @@ pub fn hole(offset: u64, len: u32) -> [u8; 12] {
     out
 }
 
-/// Reads the body of an OFFSET_HOLE chunk.
 pub fn parse_hole(body: &[u8]) -> Result<(u64, u32), WireError> {
     let mut r = Reader::new(body);
     let hole = (r.u64("offset")?, r.u32("hole size")?);
     if r.rest().is_empty() { Ok(hole) } else { Err(WireError::long("hole", r.at())) }
 }
 
-/// Body of an ERROR chunk.
 pub fn error(error: Error, text: &str, out: &mut Vec<u8>) {
     let mut end = text.len().min(TEXT_MAX);
     while !text.is_char_boundary(end) {
@@ -72,7 +69,6 @@ pub fn block_status(context: u32, extents: &[Extent], out: &mut Vec<u8>) {
     }
 }
 
-/// Body of a BLOCK_STATUS_EXT chunk.
 pub fn block_status_ext(context: u32, extents: &[Extent], out: &mut Vec<u8>) {
     let count = u32::try_from(extents.len()).unwrap_or(u32::MAX);
     out.extend(context.to_be_bytes());

@@ -14,7 +14,6 @@ pub const UNMAP_LIST_LEN: usize = 24;
 /// Bytes of the reply to GET LBA STATUS before its descriptors.
 pub const STATUS_HEADER_LEN: usize = 8;
 
-/// Bytes of a descriptor of GET LBA STATUS.
 pub const STATUS_DESCRIPTOR_LEN: usize = 16;
 
 /// UNMAP of one run, with its parameter list.

@@ -101,7 +101,6 @@ pub(super) fn reply(option: u32, kind: u32, parts: &[&[u8]], out: &mut Vec<u8>) 
 /// A reply to an option, as a client reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionReply<'a> {
-    /// Option it answers.
     pub option: u32,
     /// Type.
     pub kind: u32,
@@ -109,7 +108,6 @@ pub struct OptionReply<'a> {
 }
 
 impl<'a> OptionReply<'a> {
-    /// Bytes of its header.
     pub const HEADER_LEN: usize = 20;
 
     /// Reads a reply from the start of `bytes`; answers its bytes too. Truncated: read more.

@@ -10,7 +10,6 @@ use crate::error::WireError;
 /// Bytes of a request's header.
 pub const REQUEST_LEN: usize = 28;
 
-/// Bytes of an extended request's header.
 pub const EXTENDED_REQUEST_LEN: usize = 32;
 
 /// Bytes of the longest header of a reply.
@@ -28,7 +27,6 @@ pub enum Form {
     Extended,
 }
 
-/// Bytes of a request's header in that form.
 pub fn request_len(form: Form) -> usize {
     match form {
         Form::Extended => EXTENDED_REQUEST_LEN,

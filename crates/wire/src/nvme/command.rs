@@ -3,10 +3,8 @@
 use super::page::{Page, field};
 use super::status::Status;
 
-/// Bytes of a command.
 pub const COMMAND_LEN: usize = 64;
 
-/// Bytes of a completion.
 pub const COMPLETION_LEN: usize = 16;
 
 /// Where a command's data is: SGL entry 1, the only one that Fabrics know.
@@ -77,7 +75,6 @@ impl Command {
         self.flags & 3
     }
 
-    /// FCTYPE of a Fabrics command.
     pub fn fabrics_type(&self) -> u8 {
         let [kind, ..] = self.nsid.to_le_bytes();
         kind

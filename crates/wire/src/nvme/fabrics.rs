@@ -110,7 +110,6 @@ pub fn is_nqn(name: &str) -> bool {
     name.len() <= NQN_MAX && name.len() > 4 && name.starts_with("nqn.") && name.chars().all(plain)
 }
 
-/// A Property Get or Property Set command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Property {
     /// Eight bytes; else four.

@@ -31,7 +31,6 @@ pub struct Frame {
     pub header_len: usize,
     /// Bytes between header and data.
     pub pad_len: usize,
-    /// Bytes of data.
     pub data_len: usize,
     /// Bytes of the data's digest: 0 or 4.
     pub digest_len: usize,

@@ -7,7 +7,6 @@ use super::page::{Page, field};
 /// Bytes that every PDU begins with.
 pub const COMMON_LEN: usize = 8;
 
-/// Bytes of an R2T's header.
 pub const R2T_LEN: usize = 24;
 
 /// Longest TermReq, bytes: its header and the header at fault.
@@ -91,10 +90,8 @@ pub struct Initialize {
 }
 
 impl Initialize {
-    /// Bytes of the PDU.
     pub const LEN: usize = 128;
 
-    /// Reads a whole PDU.
     pub fn decode(b: &[u8; Initialize::LEN]) -> Result<Initialize, Fault> {
         let [kind, _, ..] = *b;
         if u16::from_le_bytes(field(b, 8)) > VERSION {
@@ -115,7 +112,6 @@ impl Initialize {
         Ok(Initialize { response, alignment, header_digest, data_digest, most })
     }
 
-    /// Writes a whole PDU.
     pub fn encode(&self) -> Vec<u8> {
         let mut page = Page::new(Initialize::LEN);
         let kind = if self.response { kind::INITIALIZE_RESPONSE } else { kind::INITIALIZE_REQUEST };

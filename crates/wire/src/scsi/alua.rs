@@ -93,7 +93,6 @@ pub enum StateCause {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortGroup {
-    /// TARGET PORT GROUP.
     pub group: u16,
     pub state: AccessState,
     /// PREF: the preferred group.
@@ -216,7 +215,6 @@ pub fn parse_set_target_port_groups(list: &[u8]) -> Result<Vec<SetGroup>, Sense>
     Ok(out)
 }
 
-/// Writes a SET TARGET PORT GROUPS list.
 pub fn set_target_port_groups(groups: &[(u16, AccessState)]) -> Vec<u8> {
     let mut out = vec![0; HEADER_LEN];
     for (group, state) in groups {

@@ -52,7 +52,6 @@ pub fn write_zeroes(lba: u64, blocks: u32, unmap: bool) -> Cdb {
     cdb(0x93, 1 | if unmap { 1 << 3 } else { 0 }, lba, blocks)
 }
 
-/// UNMAP with a parameter list of `len` bytes.
 pub fn unmap(len: u16) -> Cdb {
     let mut cdb = [0; 16];
     let [high, low] = len.to_be_bytes();

@@ -12,7 +12,6 @@ use crate::error::WireError;
 pub struct Capacity {
     /// Number of logical blocks.
     pub blocks: u64,
-    /// Bytes of a logical block.
     pub block_len: u32,
     /// Logical blocks per physical block, as an exponent of two, 0 to 15.
     pub physical_exponent: u8,
@@ -37,7 +36,6 @@ pub fn read_capacity10(capacity: &Capacity) -> [u8; 8] {
     out
 }
 
-/// READ CAPACITY(16).
 pub fn read_capacity16(capacity: &Capacity) -> [u8; 32] {
     let mut out = [0; 32];
     let last = capacity.blocks.saturating_sub(1).to_be_bytes();

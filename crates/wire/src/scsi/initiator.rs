@@ -38,7 +38,6 @@ fn text(bytes: &[u8]) -> String {
     bytes.iter().map(plain).collect::<String>().trim().to_owned()
 }
 
-/// Reads standard INQUIRY data.
 pub fn parse_inquiry(data: &[u8]) -> Result<Inquiry, WireError> {
     let mut reader = Reader::new(data);
     let first = reader.u8("PERIPHERAL DEVICE TYPE")?;
@@ -93,7 +92,6 @@ pub struct UnitNames {
     pub name: String,
     /// NAA designator of the target port: where a SAS disk is plugged in.
     pub port: String,
-    /// TARGET PORT GROUP of the target port.
     pub port_group: Option<u16>,
 }
 

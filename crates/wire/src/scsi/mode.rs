@@ -81,7 +81,6 @@ pub struct ModeBlock {
     pub savable: bool,
     /// Number of logical blocks, for the block descriptor.
     pub blocks: u64,
-    /// Bytes of a logical block.
     pub block_len: u32,
     /// The medium is write protected for this initiator, regardless of SWP.
     pub protected: bool,

@@ -68,7 +68,6 @@ impl PrType {
         )
     }
 
-    /// Every registrant holds it.
     pub const fn is_all_registrants(self) -> bool {
         matches!(self, PrType::WriteExclusiveAll | PrType::ExclusiveAccessAll)
     }

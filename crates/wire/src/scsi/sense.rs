@@ -8,7 +8,6 @@ use crate::error::WireError;
 /// sense-key-specific descriptors.
 pub const SENSE_LEN_MAX: usize = 40;
 
-/// Length of fixed format sense data.
 const FIXED_LEN: usize = 18;
 
 /// The field that an ILLEGAL REQUEST is about (SPC-4 section 4.5.2.4.2).

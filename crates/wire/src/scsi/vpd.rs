@@ -32,7 +32,6 @@ pub enum Provisioning {
 pub struct Limits {
     /// Preferred multiple of a transfer.
     pub granularity: u16,
-    /// Largest transfer.
     pub transfer_max: u32,
     /// Largest transfer without delay.
     pub transfer_best: u32,

@@ -7,7 +7,6 @@ use super::{CopyLimits, at16, field, field16, field32, field64};
 use crate::scsi::codes::asc;
 use crate::scsi::sense::Sense;
 
-/// Bytes of a CSCD descriptor.
 pub const CSCD_LEN: usize = 32;
 /// CSCD descriptor identifier of the unit that executes the command.
 pub const CSCD_THIS_UNIT: u16 = 0xffff;
@@ -33,7 +32,6 @@ pub enum CopyForm {
     Lid4,
 }
 
-/// LIST ID USAGE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListUsage {
     /// 00b: status can be requested, and held data is kept until it is fetched.
@@ -161,7 +159,6 @@ pub struct SegmentAt {
 pub struct CopyList<'a> {
     /// LIST IDENTIFIER; 0 when `usage` is None.
     pub id: u32,
-    /// LIST ID USAGE.
     pub usage: ListUsage,
     /// PRIORITY, 0 (first) to 7.
     pub priority: u8,

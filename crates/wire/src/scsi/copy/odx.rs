@@ -5,7 +5,6 @@ use super::{CopyLimits, at16, field, field16, field32, field64};
 use crate::scsi::codes::asc;
 use crate::scsi::sense::Sense;
 
-/// Bytes of a range descriptor.
 const RANGE_LEN: usize = 16;
 /// Where the ranges begin, and their length field.
 const POPULATE_RANGES: usize = 16;
@@ -164,7 +163,6 @@ pub fn encode_populate(list: &PopulateToken) -> Vec<u8> {
     out
 }
 
-/// Writes a WRITE USING TOKEN list, for initiators.
 pub fn encode_write_token(list: &WriteToken) -> Vec<u8> {
     let mut out = vec![0, 0, u8::from(list.immed) | u8::from(list.delete) << 1];
     out.extend([0; 5]);

@@ -64,7 +64,6 @@ pub struct CopyProgress<'a> {
     pub sense: &'a [u8],
 }
 
-/// RECEIVE COPY STATUS(LID1).
 pub fn copy_status_lid1(progress: &CopyProgress<'_>) -> Vec<u8> {
     // TRANSFER COUNT UNITS: bytes, or the smallest power of 1024 with which the count fits.
     let (units, count) = (0u8..=6)
@@ -100,7 +99,6 @@ pub fn failed_segment(failed: Option<(u8, &[u8])>) -> Vec<u8> {
     out
 }
 
-/// RECEIVE COPY OPERATING PARAMETERS.
 pub fn operating_parameters(limits: &CopyLimits) -> Vec<u8> {
     // SNLID: a list may have no identifier.
     let mut out = vec![0, 0, 0, 0, 1, 0, 0, 0];
@@ -138,7 +136,6 @@ fn status4(progress: &CopyProgress<'_>) -> Vec<u8> {
     out
 }
 
-/// RECEIVE COPY STATUS(LID4).
 pub fn copy_status_lid4(progress: &CopyProgress<'_>) -> Vec<u8> {
     let mut out = status4(progress);
     count_rest(&mut out);

@@ -15,7 +15,6 @@ use super::list::CSCD_LEN;
 use crate::scsi::codes::asc;
 use crate::scsi::sense::Sense;
 
-/// Bytes of a token.
 pub const ROD_TOKEN_LEN: usize = 512;
 /// ROD TOKEN LENGTH: the bytes after the field.
 const LENGTH: u16 = 0x01f8;
@@ -46,7 +45,6 @@ impl RodType {
         }
     }
 
-    /// The type of a code, if it is known.
     pub fn from_code(code: u32) -> Option<RodType> {
         const ALL: [RodType; 3] =
             [RodType::ChangeVulnerable, RodType::AnyPointInTime, RodType::Zero];

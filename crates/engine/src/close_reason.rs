@@ -7,7 +7,6 @@ pub enum CloseReason {
     Kicked,
     /// The target is being taken away.
     TargetRemoved,
-    /// TARGET COLD RESET.
     ColdReset,
     /// The daemon ends. Pending commands get no answer on transports where the end of the
     /// connection reports this: the initiator repeats them to the next daemon.

@@ -102,7 +102,6 @@ impl BlockMove<'_> {
         self.source.is_same_unit(self.destination) && a < b_end && b < a_end
     }
 
-    /// Bytes `begin` to `end` of the move.
     async fn chunk(&self, begin: u64, end: u64) -> Result<(), Ending> {
         if self.operation.is_cancelled() {
             return Err(cancelled());

@@ -16,7 +16,6 @@ use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::MediumState;
 
-/// ILLEGAL MODE FOR THIS TRACK.
 const ILLEGAL_MODE: Asc = Asc::new(Key::IllegalRequest, 0x64, 0x00);
 
 /// The mode page of capabilities; all pages.

@@ -44,7 +44,6 @@ pub struct ImmediateCommand<'a> {
     /// The port at which the command arrived.
     pub port: &'a Arc<TargetPort>,
     pub initiator_port: &'a Arc<Port>,
-    /// LUN map of the initiator.
     pub luns: &'a Arc<LunMap>,
     /// State that all engines share.
     pub registry: &'a Arc<Registry>,

@@ -24,7 +24,6 @@ const VERSION: u8 = 2;
 /// Before there were thresholds.
 const VERSION_1: u8 = 1;
 
-/// Bytes of a threshold.
 const THRESHOLD_LEN: usize = 6;
 
 /// Bits that a record of this version contains.

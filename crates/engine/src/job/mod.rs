@@ -42,7 +42,6 @@ pub struct Job {
     pub limit: u32,
     /// The unit takes no writes through this nexus.
     pub read_only: bool,
-    /// LUN map of the initiator.
     pub luns: Arc<LunMap>,
     /// The port at which the command arrived.
     pub port: Arc<TargetPort>,

@@ -56,7 +56,6 @@ pub(crate) struct CoreReport {
     pub done: u64,
     pub bytes: u64,
     pub sum_ns: u64,
-    /// Some waited.
     pub waited: bool,
 }
 

@@ -81,7 +81,6 @@ pub enum TmOutcome {
     /// A query found the task.
     Found,
     NoTask,
-    /// No such LUN.
     NoLun,
     NotSupported,
 }

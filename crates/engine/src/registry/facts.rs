@@ -130,7 +130,6 @@ impl SessionFacts {
         self.closing.load(Relaxed)
     }
 
-    /// The counters now.
     pub fn counters(&self) -> Counters {
         let t = &self.session_counters;
         Counters {

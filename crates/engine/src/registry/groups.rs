@@ -59,7 +59,6 @@ pub struct GroupSpec {
     pub luns: Vec<LunSpec>,
     /// Members that may not write a unit may reserve it and change its mode pages.
     pub read_only_reserves: bool,
-    /// TARGET COLD RESET by a member resets the whole target.
     pub cold_resets_target: bool,
     /// Numbers whose units are configured and not there yet, with the names of these.
     pub awaited: Vec<(u64, String)>,

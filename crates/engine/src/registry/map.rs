@@ -154,7 +154,6 @@ impl LunMap {
         self.read_only_reserves = may;
     }
 
-    /// Whether TARGET COLD RESET by an initiator resets the whole target.
     pub fn cold_resets_target(&self) -> bool {
         self.cold_resets_target
     }

@@ -86,7 +86,6 @@ pub struct TargetPort {
 }
 
 impl TargetPort {
-    /// The groups now.
     pub fn groups(&self) -> Arc<Groups> {
         self.groups.lock().clone()
     }

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 pub struct Account {
     /// The name.
     pub user: String,
-    /// The secret's bytes.
     pub secret: Vec<u8>,
 }
 

@@ -47,7 +47,6 @@ pub struct TargetView {
     pub port: u16,
     pub port_group: String,
     pub groups: Vec<GroupView>,
-    /// Sessions now.
     pub sessions: usize,
 }
 

@@ -36,7 +36,6 @@ pub struct PersistentReservation {
 /// A SPC-2 reservation of the whole unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spc2Reservation {
-    /// The session that holds it.
     pub session: u64,
     /// Its nexus, where it has a name: other sessions of the same nexus, on other cores, are no
     /// other holders.

@@ -57,7 +57,6 @@ impl CommandState {
     }
 }
 
-/// SAM task attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum TaskAttribute {
     /// May be reordered.

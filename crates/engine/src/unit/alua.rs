@@ -88,7 +88,6 @@ impl PortGroup {
         &self.name
     }
 
-    /// TARGET PORT GROUP.
     pub fn id(&self) -> u16 {
         self.id
     }
@@ -97,7 +96,6 @@ impl PortGroup {
         self.packed.load(Ordering::Acquire)
     }
 
-    /// Its state now.
     pub fn state(&self) -> AccessState {
         // The word holds codes of states only.
         AccessState::from_code((self.packed() & 0xff) as u8).unwrap_or(AccessState::Transitioning)

@@ -114,7 +114,6 @@ pub struct NexusCounts {
 }
 
 impl NexusCounts {
-    /// The counters of a nexus now.
     pub(crate) fn of(nexus: &ItlNexus) -> NexusCounts {
         let mut sums = Sums::default();
         nexus.counts().collect(&mut sums);

@@ -29,10 +29,8 @@ use crate::unit::unit_attention::ItlNexus;
 const FORMATTING: Asc = Asc::new(Key::NotReady, 0x04, 0x04);
 /// LOGICAL UNIT NOT READY, SANITIZE IN PROGRESS.
 const SANITIZING: Asc = Asc::new(Key::NotReady, 0x04, 0x1b);
-/// SANITIZE COMMAND FAILED.
 const SANITIZE_FAILED: Asc = Asc::new(Key::MediumError, 0x31, 0x03);
 const FORMAT_CORRUPTED: Asc = Asc::new(Key::MediumError, 0x31, 0x00);
-/// MEDIUM NOT PRESENT - TRAY OPEN.
 const TRAY_OPEN: Asc = Asc::new(Key::NotReady, 0x3a, 0x02);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,7 +91,6 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// The state now.
     #[inline]
     pub fn state(&self) -> MediumState {
         let code = usize::from(self.state.load(Ordering::Acquire));

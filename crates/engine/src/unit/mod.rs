@@ -339,7 +339,6 @@ impl Device {
         &self.watch
     }
 
-    /// The mode bits now.
     #[inline]
     pub fn mode(&self) -> ModeBits {
         ModeBits(self.mode.load(Ordering::Acquire))

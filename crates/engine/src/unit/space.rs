@@ -183,7 +183,6 @@ impl Space {
         self.state().first
     }
 
-    /// Thresholds now.
     pub fn current(&self) -> Thresholds {
         self.state().current
     }

@@ -58,7 +58,6 @@ pub struct DeviceSpec {
     pub configured_ids: ConfiguredIds,
     /// The way down, valid on every core; another one after a loss (`Device::find`).
     pub edge: Edge,
-    /// Size of the medium, bytes.
     pub media_bytes: u64,
     /// Logical block, bytes.
     pub sector_bytes: u32,

@@ -40,7 +40,6 @@ impl UnitReservations {
         self.0.lock()
     }
 
-    /// The state now.
     pub fn state(&self) -> Arc<Reservations> {
         self.inner().state.clone()
     }

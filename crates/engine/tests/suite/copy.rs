@@ -13,7 +13,6 @@ use crate::world::*;
 
 const COPY_ABORTED: u8 = 0x0a;
 
-/// The NAA name of a LUN.
 fn name(w: &World, host: &Host, lun: u64) -> Vec<u8> {
     let page = w.run(host, lun, &[0x12, 1, 0x83, 1, 0, 0], 256, &[]).good();
     cscd(&naa_of(&page.data))

@@ -24,7 +24,6 @@ fn write_as(h: &Host, attribute: TaskAttribute, lba: u64, byte: u8) -> u32 {
     tag
 }
 
-/// COMPARE AND WRITE of one block.
 fn compare_write(lba: u64) -> [u8; 16] {
     let mut cdb = [0; 16];
     cdb[0] = 0x89;

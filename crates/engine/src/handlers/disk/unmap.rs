@@ -86,7 +86,6 @@ async fn free(job: &Job, list: &UnmapList<'_>) -> Result<(), Ending> {
     job.medium().free(&runs).await
 }
 
-/// Most blocks of one UNMAP of a unit.
 pub(super) fn blocks_max(device: &Device) -> u32 {
     device.provisioning().blocks_max(u64::from(device.block_bytes()), UNMAP_BLOCKS_MAX)
 }

@@ -81,7 +81,6 @@ impl Operation {
         self.state.lock()
     }
 
-    /// True when the operation was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
     }

@@ -137,7 +137,6 @@ impl Rod {
 
 /// A running write by a token: the token does not time out.
 pub(crate) struct Use {
-    /// The ROD that is used.
     pub rod: Arc<Rod>,
 }
 

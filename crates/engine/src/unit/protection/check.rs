@@ -5,7 +5,6 @@ use wire::scsi::{
     Asc, Key, Protect, ProtectionType, Sense, TUPLE_LEN, Tags, Tuple, guard, guard_more,
 };
 
-/// LOGICAL BLOCK GUARD CHECK FAILED.
 const GUARD_FAILED: Asc = Asc::new(Key::AbortedCommand, 0x10, 0x01);
 /// LOGICAL BLOCK APPLICATION TAG CHECK FAILED.
 const APP_FAILED: Asc = Asc::new(Key::AbortedCommand, 0x10, 0x02);

@@ -87,7 +87,6 @@ impl Layout {
         self.blocks * self.unit
     }
 
-    /// Bytes of all tuples.
     pub fn tuples_len(&self) -> u64 {
         self.blocks.div_ceil(self.per_block()) * self.unit
     }
@@ -107,7 +106,6 @@ impl Layout {
         (self.tuples_at() + self.tuples_len(), MAP_BYTES.next_multiple_of(self.unit))
     }
 
-    /// Offset of the header.
     pub fn header_at(&self) -> u64 {
         (self.total - 1) * self.unit
     }

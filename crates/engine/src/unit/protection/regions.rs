@@ -27,7 +27,6 @@ struct QueuedRange {
 
 #[derive(Clone, Copy, Default)]
 struct Region {
-    /// Writes in it now.
     writes: u32,
     /// A write in it was given up.
     lost: bool,

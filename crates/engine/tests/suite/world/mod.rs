@@ -211,7 +211,6 @@ impl World {
         self.disk_of(name, blocks, BLOCK)
     }
 
-    /// A disk with blocks of `sector` bytes.
     pub fn disk_of(&mut self, name: &str, blocks: u64, sector: usize) -> Arc<TestDisk> {
         self.disk_keeping(name, blocks, sector, u64::MAX)
     }

@@ -175,7 +175,6 @@ impl ProbeStop {
         ProbeStop::No(ProbeError::new(reason, at, field))
     }
 
-    /// A value of `field` that is not allowed.
     pub(crate) fn value(at: u64, field: &'static str, value: u64, allowed: Allowed) -> Self {
         ProbeStop::No(ProbeError::new(Reason::Value, at, field).with(value, allowed))
     }
@@ -217,7 +216,6 @@ impl Sectors {
         Self { media_len: self.media_len.saturating_sub(gone), ..self.clone() }
     }
 
-    /// Bytes in a sector.
     pub fn sector_size(&self) -> u32 {
         self.sector_size
     }

@@ -65,7 +65,6 @@ pub struct Signature {
     pub class: &'static str,
     /// Where.
     pub at: MagicLocation,
-    /// The bytes.
     pub magic: &'static [u8],
     pub(crate) depth: Depth,
     pub(crate) check: Option<Check>,

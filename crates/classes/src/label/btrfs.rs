@@ -6,7 +6,6 @@ use crate::probe::{ProbeStop, Reason, Sectors, le64, span};
 
 /// Byte offset of the superblock.
 const AT: u64 = 64 << 10;
-/// Bytes of it.
 const LEN: usize = 4096;
 
 pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {

@@ -5,7 +5,6 @@ use crate::probe::{ProbeStop, Reason, Sectors, le32, span};
 
 /// Byte offset of the superblock.
 const AT: u64 = 1024;
-/// Bytes of it.
 const LEN: usize = 1024;
 
 pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {

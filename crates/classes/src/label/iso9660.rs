@@ -7,7 +7,6 @@ use crate::probe::{ProbeStop, Sectors, span};
 
 /// Byte offset of the descriptor.
 const AT: u64 = 0x8000;
-/// Bytes of it.
 const LEN: usize = 2048;
 
 pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {

@@ -78,7 +78,6 @@ impl<'a> Fields<'a> {
         self.at
     }
 
-    /// The next `n` bytes.
     pub(crate) fn bytes(&mut self, n: usize, field: &'static str) -> Result<&'a [u8], FrameError> {
         let end = self.at.checked_add(n).ok_or(FrameError::Short(field))?;
         let out = self.bytes.get(self.at..end).ok_or(FrameError::Short(field))?;
@@ -91,7 +90,6 @@ impl<'a> Fields<'a> {
         bytes.try_into().map_err(|_| FrameError::Short(field))
     }
 
-    /// A byte.
     pub(crate) fn u8(&mut self, field: &'static str) -> Result<u8, FrameError> {
         Ok(u8::from_le_bytes(self.array(field)?))
     }
@@ -138,7 +136,6 @@ impl Record {
         Record::default().text(magic).u32(version)
     }
 
-    /// A byte.
     pub(crate) fn u8(mut self, value: u8) -> Record {
         self.0.push(value);
         self

@@ -47,7 +47,6 @@ impl Balance {
     }
 }
 
-/// Flags of the whole mirror.
 pub(super) mod mirror_flags {
     /// Stale members are not rebuilt unasked.
     pub(crate) const NOAUTOSYNC: u64 = 1;

@@ -40,7 +40,6 @@ impl Identity {
         })
     }
 
-    /// Size of the provider, bytes.
     pub(super) fn media_bytes(&self) -> u64 {
         let own = if self.uuid.is_some() { u64::from(self.sector_bytes) } else { 0 };
         self.provider_bytes.saturating_sub(own)

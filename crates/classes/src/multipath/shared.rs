@@ -121,7 +121,6 @@ pub(super) struct CoreState {
     pub(super) left_with_eagain: u32,
     /// By slot.
     pub(super) loads: Vec<Load>,
-    /// Choices made.
     pub(super) choices: u64,
 }
 

@@ -21,7 +21,6 @@ use crate::{guard, slice};
 /// places where the formats known keep their first copy.
 const WIPE_BYTES: u64 = 128 << 10;
 
-/// A table to be made.
 pub(super) struct NewTable<'a> {
     /// What kind.
     pub(super) scheme: Scheme,

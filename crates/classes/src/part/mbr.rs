@@ -16,7 +16,6 @@ use crate::write_plan::WritePlan;
 
 /// Bytes of boot code, the serial number among them.
 const CODE: usize = ENTRIES_AT;
-/// Offset of the serial number.
 const SERIAL_AT: usize = 440;
 /// Where the entries start.
 const ENTRIES_AT: usize = 446;
@@ -26,7 +25,6 @@ const ENTRY: usize = 16;
 pub(crate) const SLOTS: usize = 4;
 /// Bytes of the record itself, for any sector size.
 const SECTOR: usize = 512;
-/// Offset of the signature.
 pub(crate) const SIGNATURE_AT: usize = 510;
 pub(crate) const SIGNATURE: [u8; 2] = [0x55, 0xaa];
 /// Sectors of a track and heads of a cylinder in the conventional geometry.

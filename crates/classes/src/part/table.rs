@@ -54,7 +54,6 @@ impl Scheme {
 pub struct Media {
     /// Whole sectors.
     pub sectors: u64,
-    /// Bytes in a sector.
     pub sector_size: u32,
     /// Preferred alignment in bytes; 0 when not known.
     pub stripe_size: u64,

@@ -20,7 +20,6 @@ impl Guid {
         Guid(bytes)
     }
 
-    /// The 16 bytes on disk.
     pub const fn to_disk(self) -> [u8; 16] {
         self.0
     }

@@ -42,7 +42,6 @@ pub struct Disk {
     pub reference: u32,
     /// GUID (DDF; zeros for Intel).
     pub guid: [u8; 24],
-    /// Its use.
     pub state: DiskState,
     /// Bytes that volumes may use (DDF) or the whole size (Intel); zero when not known.
     pub bytes: u64,
@@ -50,7 +49,6 @@ pub struct Disk {
     pub bad: Vec<(u64, u64)>,
 }
 
-/// The use of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskState {
     /// Member, or free to be one.
@@ -111,7 +109,6 @@ pub struct Volume {
     pub level: Level,
     /// Strip, bytes: a power of two.
     pub strip: u64,
-    /// Size, bytes.
     pub bytes: u64,
     /// Slots in order.
     pub members: Vec<Member>,
@@ -129,7 +126,6 @@ pub struct Volume {
 pub struct LogArea {
     /// Where it begins, bytes from the start of the subdisk.
     pub at: u64,
-    /// Its length, bytes.
     pub bytes: u64,
 }
 

@@ -65,7 +65,6 @@ impl OriginCounts {
         }
     }
 
-    /// Passes new counts to the hub.
     fn report_counts(&self, hub: &mut DiskQueue) {
         let new = |at: usize| match (self.counts.get(at), self.reported.get(at)) {
             (Some(count), Some(last)) => {

@@ -6,7 +6,6 @@ use serde::Serialize;
 use super::params::{TrimParams, Zeroes};
 use super::shared::TrimShared;
 
-/// Lines for lists.
 pub(super) fn lines(shared: &TrimShared, params: &TrimParams) -> Vec<(&'static str, String)> {
     let (fill, totals) = (shared.delete_queue.fill(), shared.delete_queue.totals(false));
     let policy = params.policy();

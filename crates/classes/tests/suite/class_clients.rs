@@ -73,7 +73,6 @@ fn two_mirrors_on_one_disk_are_separate_clients() {
     );
 }
 
-/// Layers above learn that a scheduler gives each client its share; they then hold none back.
 #[test]
 fn layers_above_learn_that_a_scheduler_shares_the_disk() {
     let (mut world, _) = World::with("d0", vec![0; 4 * MIB], 512);

@@ -56,7 +56,6 @@ fn cut(image: &[u8], size: u32, on: &str, verb: &str, params: &Value) -> usize {
     steps
 }
 
-/// The image after some verbs.
 fn image(size: u32, verbs: &[(&str, &str, Value)]) -> Vec<u8> {
     let (mut w, disk) = World::with("ada0", vec![0; 16 * MIB], size);
     for (verb, on, params) in verbs {

@@ -316,7 +316,6 @@ fn a_torn_record_newer_than_the_others_prevents_an_unforced_start() {
     assert!(late.show("Refused").contains("torn, and newer than the"), "{}", late.show("Refused"));
 }
 
-/// A start by force counts beyond the torn record, so that record prevents no later start.
 #[test]
 fn a_start_forced_despite_a_torn_record_needs_no_force_again() {
     let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));

@@ -344,7 +344,6 @@ fn concat_append_that_cannot_write_a_label_changes_nothing() {
     assert!(world.size("concat/w") > size);
 }
 
-/// The label moves to the new end of a member that grows, and the added space is used.
 #[test]
 fn labels_move_to_the_new_end_of_members_that_grow() {
     let mut world = World::new();

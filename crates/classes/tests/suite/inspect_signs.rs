@@ -64,7 +64,6 @@ fn magic_alone(kind: &str, parts: &[(u64, Vec<u8>)]) {
     }
 }
 
-/// Both.
 fn strict(kind: &str, name: &str, sizes: &[u32], parts: &[(u64, Vec<u8>)]) {
     built(kind, name, sizes, parts);
     magic_alone(kind, parts);

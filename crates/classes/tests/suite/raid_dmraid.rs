@@ -72,7 +72,6 @@ const CASES: &[Case] = &[
     case("DDF", "RAID10", 4, Seen::Unknown),
 ];
 
-/// Serial number, and name here, of a disk.
 fn serial(number: usize, disk: usize) -> String {
     format!("ASHLAR-{number:02}-{disk}")
 }

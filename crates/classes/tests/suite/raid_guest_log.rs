@@ -199,7 +199,6 @@ fn replay_here(images: &[PathBuf], theirs: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Made here.
 fn make_here(images: &[PathBuf]) -> Vec<u8> {
     let disks: Vec<Disk> = (0..DISKS).map(|_| disk_of(vec![0; DISK_BYTES])).collect();
     let mut world = World::new();

@@ -12,7 +12,6 @@ impl MirrorGeom {
         t.below(consumer).map_or("a member".to_owned(), |p| t.provider_name(p).to_owned())
     }
 
-    /// Members that are attached, with their names.
     fn named<'a>(&'a self, t: &'a Topology) -> impl Iterator<Item = (usize, String, &'a Member)> {
         let of = |(slot, c): (&usize, &ConsumerId)| {
             Some((*slot, self.name_of(t, *c), self.mirror.member(*slot)?))

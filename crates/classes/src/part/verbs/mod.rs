@@ -227,7 +227,6 @@ trait TableEdit {
     fn change(self, before: &TableBefore<'_>) -> Result<Change, Error>;
 }
 
-/// Edits a table in memory, and writes it if `at_once`.
 fn edit<E: TableEdit>(
     control: &mut GraphControl,
     of: E,

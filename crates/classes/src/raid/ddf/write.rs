@@ -18,7 +18,6 @@ const SECONDARY: u64 = 8 << 20;
 /// The disk that a new [`Meta`] is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TargetDisk {
-    /// Bytes in a sector.
     pub sector_size: u32,
     pub media_sectors: u64,
     /// Seconds since 1980.

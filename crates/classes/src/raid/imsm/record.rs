@@ -38,7 +38,6 @@ pub mod attribute {
     pub const RAID1: u32 = 2;
     /// Volumes of RAID10.
     pub const RAID10: u32 = 4;
-    /// Volumes of RAID1E.
     pub const RAID1E: u32 = 8;
     /// Volumes of RAID5.
     pub const RAID5: u32 = 0x10;
@@ -72,7 +71,6 @@ pub mod attribute {
         | CHECKSUM;
 }
 
-/// A disk's record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DiskRecord {
     /// Serial number, filled up with zeros.
@@ -115,7 +113,6 @@ pub struct Map {
     pub slots: Vec<(u32, bool)>,
 }
 
-/// A volume's record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VolumeRecord {
     /// Name, filled up with zeros.

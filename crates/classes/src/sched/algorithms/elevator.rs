@@ -26,7 +26,6 @@ impl Elevator {
         self.sorted.is_empty()
     }
 
-    /// Sets the position of the head.
     pub(super) fn head_at(&mut self, head: u64) {
         self.head = head;
     }

@@ -174,7 +174,6 @@ fn failed_deletes_are_retried_and_then_left_to_trim_now() {
     assert_eq!((s.stat("stale_bytes"), s.stat("trimmed_bytes")), (0, 60 * K));
 }
 
-/// A full trim reports its progress while others are served, and can be ended.
 #[test]
 fn a_full_trim_reports_progress_and_can_be_ended() {
     let slow = json!({ "quiet_ms": 60_000, "share": 1 });

@@ -40,7 +40,6 @@ pub struct Inside {
     hung: Vec<(usize, Ticket)>,
     under_way: BTreeMap<(usize, u64), Option<Write>>,
     pub writes: u64,
-    /// It takes DELETE.
     pub deletes: bool,
     /// It takes WRITE ZEROES.
     pub zeroes: bool,

@@ -451,7 +451,6 @@ impl World {
         self.report_size(name, len);
     }
 
-    /// A provider reports this size in bytes.
     pub fn report_size(&mut self, name: &str, len: usize) {
         let on = self.find(name);
         self.control

@@ -48,7 +48,6 @@ pub struct PersistentIdentity {
 }
 
 impl PersistentIdentity {
-    /// An identity of its own.
     pub fn new(ident: &str) -> PersistentIdentity {
         PersistentIdentity { ident: ident.to_owned(), unit_name: None }
     }

@@ -20,7 +20,6 @@ struct PathFacts {
     troubles: Vec<Trouble>,
     /// `None` for block devices and simulated disks.
     space: Option<SpaceUsage>,
-    /// Length of a file, bytes.
     length: Option<u64>,
 }
 

@@ -118,7 +118,6 @@ impl<T: Target> Targets<T> {
         self.state().all.values().cloned().collect()
     }
 
-    /// The targets of a portal, by name.
     pub fn at(&self, portal: &Address) -> Vec<Arc<T>> {
         let state = self.state();
         state.all.values().filter(|t| state.listens_at(t, portal)).cloned().collect()

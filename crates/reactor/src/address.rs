@@ -92,7 +92,6 @@ impl fmt::Display for Address {
     }
 }
 
-/// A text that is no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoAddress;
 

@@ -44,7 +44,6 @@ pub struct FileFacts {
     pub is_block_device: bool,
     /// Opened around the page cache.
     pub is_direct: bool,
-    /// Opened for reading only.
     pub is_read_only: bool,
     /// A file of a file system in memory (tmpfs, ramfs): a call copies, and waits for no device.
     pub is_in_memory: bool,

@@ -352,7 +352,6 @@ impl Reactor {
         drop(waker);
     }
 
-    /// Reports `token` after `ns` nanoseconds.
     pub fn after(&self, ns: u64, token: Token) -> TimerId {
         let due = self.now().saturating_add(ns);
         self.inner.timers.borrow_mut().set(due, Alarm::Token(token))

@@ -206,7 +206,6 @@ pub fn iscsi_inq(url: &str, vpd_page: Option<u8>) -> Result<String> {
     proc::run(command.arg(url))
 }
 
-/// Runs `qemu-img` with the arguments and returns its output.
 pub fn qemu_img(arguments: &[&str]) -> Result<String> {
     proc::run(Command::new(proc::tool("qemu-img")?).args(arguments))
 }

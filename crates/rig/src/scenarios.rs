@@ -52,9 +52,7 @@ pub fn log_in_to_two(iqn: &str, portal: &str, names: [&str; 2]) -> String {
 /// Which files a tree takes.
 #[derive(Clone, Debug)]
 pub struct Take {
-    /// At most so many.
     pub files_max: usize,
-    /// At most so many bytes in all.
     pub bytes_max: u64,
     /// Only files of these sizes in bytes.
     pub sizes: RangeInclusive<u64>,

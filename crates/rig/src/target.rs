@@ -59,7 +59,6 @@ impl Login {
         Login { target, initiator: Login::INITIATOR.to_string(), chap: None, settings: Vec::new() }
     }
 
-    /// The same login with CHAP.
     pub fn with_chap(mut self, chap: Chap) -> Login {
         self.chap = Some(chap);
         self

@@ -12,7 +12,6 @@ use rig::proc;
 use crate::fixture::{Fixture, IQN, file_disk, text};
 use testkit::iscsi::initiator::Client;
 
-/// Size of the disk here.
 const DISK_BYTES: u64 = 96 << 20;
 
 /// Longest wait for something that takes milliseconds.

@@ -17,7 +17,6 @@ use crate::fixture::{Fixture, IQN, QEMU, array, file_disk, text, tool};
 use testkit::iscsi::initiator::{self, Client, LoginOptions};
 use testkit::noise;
 
-/// Size of the disks here.
 const DISK_BYTES: u64 = 64 << 20;
 /// Buffers that the daemon may use here.
 const POOL_BYTES: u64 = 32 << 20;

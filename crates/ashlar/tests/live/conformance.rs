@@ -17,7 +17,6 @@ use testkit::iscsi::initiator::Client;
 /// Fewest runs that pass. The file lists them.
 const PASS_MIN: usize = 649;
 
-/// Size of the units.
 const UNIT_BYTES: u64 = 256 << 20;
 
 /// A unit in a target of its own.

@@ -7,7 +7,6 @@ use rig::peer;
 use crate::fixture::load::Load;
 use crate::fixture::{Fixture, IQN, QEMU, array, file_disk, text, tool};
 
-/// Size of most disks here.
 const DISK_BYTES: u64 = 64 << 20;
 
 fn names(values: &serde_json::Value) -> Vec<String> {

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use crate::fixture::{Fixture, IQN, array, file_disk, has_controls, text, tool};
 use testkit::iscsi::initiator::Client;
 
-/// Size of the units.
 const UNIT_BYTES: u64 = 16 << 20;
 
 const MIB: u64 = 1 << 20;

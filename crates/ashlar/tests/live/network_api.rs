@@ -164,7 +164,6 @@ fn sections_with_client(port: u16) -> String {
     format!("{}tls_client_ca = \"ca.pem\"\n{client}", api_section(port))
 }
 
-/// A command over TLS with the certificate of a client.
 fn over_tls(fixture: &Fixture, url: &str, client: &str, words: &[&str]) -> CommandOutput {
     let path = |file: String| fixture.path(&file).to_str().unwrap().to_owned();
     let (certificate, key) = (path(format!("{client}.cert")), path(format!("{client}.key")));

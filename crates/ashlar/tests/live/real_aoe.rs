@@ -7,7 +7,6 @@ use rig::guest::{Script, SharedGuest};
 
 use crate::guests::{add, daemon_script, run};
 
-/// Size of the unit.
 const UNIT_BYTES: u64 = 64 << 20;
 
 const CONFIG: &str = r#"

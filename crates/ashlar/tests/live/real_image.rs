@@ -11,11 +11,9 @@ use crate::fixture::{Fixture, array, file_disk, text, tool};
 
 /// First byte of the partition with the file system.
 const START: u64 = 1 << 20;
-/// Its size in bytes.
 const DOCS_BYTES: u64 = 64 << 20;
 /// Size of the second, empty one.
 const SPARE_BYTES: u64 = 16 << 20;
-/// Size of the disk.
 const DISK_BYTES: u64 = 96 << 20;
 
 /// An ext4 file system with a tree in it, in a file of its own.

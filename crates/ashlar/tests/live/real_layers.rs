@@ -11,7 +11,6 @@ use rig::scenarios::{self, From, GO, Tree};
 use crate::fixture::{Fixture, IQN, array, file_disk, text};
 use crate::guests::{BOOT, stored_bytes};
 
-/// Size of each unit.
 const UNIT_BYTES: u64 = 192 << 20;
 /// Data that is written to be deleted, MiB.
 const BALLAST_MIB: u64 = 16;

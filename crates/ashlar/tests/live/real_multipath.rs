@@ -16,7 +16,6 @@ use crate::guests::BOOT;
 
 /// How long the killed daemon stays away.
 const DOWN: Duration = Duration::from_millis(500);
-/// Size of the unit.
 const UNIT_BYTES: u64 = 128 << 20;
 
 const EXPORTS: &str = r#"

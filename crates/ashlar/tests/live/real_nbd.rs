@@ -10,7 +10,6 @@ use rig::scenarios::{self, From, GO, Tree};
 use crate::fixture::{Fixture, array, file_disk, text};
 use crate::guests::{BOOT, stored_bytes};
 
-/// Size of the unit.
 const UNIT_BYTES: u64 = 96 << 20;
 /// Data that is written to be deleted, MiB.
 const BALLAST_MIB: u64 = 24;

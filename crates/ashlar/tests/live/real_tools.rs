@@ -11,7 +11,6 @@ use rig::scenarios::{self, From, GO};
 use crate::fixture::{Fixture, IQN, file_disk};
 use crate::guests::BOOT;
 
-/// Size of each unit.
 const UNIT_BYTES: u64 = 64 << 20;
 
 /// I/O of another initiator to the first unit.

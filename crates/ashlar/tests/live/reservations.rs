@@ -4,7 +4,6 @@
 use crate::fixture::{Fixture, IQN, file_disk};
 use testkit::iscsi::initiator::{Client, Ended};
 
-/// Size of the disk here.
 const DISK_BYTES: u64 = 16 << 20;
 const CONFLICT: u8 = 0x18;
 

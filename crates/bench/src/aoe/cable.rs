@@ -31,7 +31,6 @@ fn ip(words: &[&str]) -> Result<(), Error> {
 }
 
 impl Cable {
-    /// A new one.
     pub fn create() -> Result<Cable, Error> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

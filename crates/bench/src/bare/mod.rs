@@ -82,7 +82,6 @@ struct Connection {
     /// Data read for the answers of one turn; kept, so that it is not cleared each time.
     data: Vec<u8>,
     data_len: usize,
-    /// Pieces of the answers.
     pieces: Vec<Piece>,
     writing: Vec<Writing>,
     sn: Numbers,

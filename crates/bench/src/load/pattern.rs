@@ -1,7 +1,6 @@
 //! Data whose every byte depends on its place and on a seed. A misplaced block, or one from an
 //! earlier write, therefore differs from the right one.
 
-/// The eight bytes of word `word` of the medium.
 fn word_at(seed: u64, word: u64) -> [u8; 8] {
     // The finisher of SplitMix64, a bijection of the sum.
     let mut z = seed.wrapping_add(word.wrapping_mul(0x9e37_79b9_7f4a_7c15));

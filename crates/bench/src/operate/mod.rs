@@ -156,7 +156,6 @@ struct ScrapeRound {
     alone_ms: Option<f64>,
 }
 
-/// A client of the API, and the times of its answers.
 type ApiClient = (Box<dyn Poller>, Times);
 
 /// Waits until the client of the API beside a load has its first answer.

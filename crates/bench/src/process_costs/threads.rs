@@ -6,7 +6,6 @@ use std::fs;
 use super::tasks;
 use crate::error::{Error, Kind};
 
-/// CPU time of one thread.
 struct ThreadTime {
     name: String,
     ns: u64,

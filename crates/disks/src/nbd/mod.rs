@@ -45,7 +45,6 @@ use crate::watch::Watch;
 const SECTOR_MAX: u32 = 4096;
 /// Longest TRIM, WRITE ZEROES or BLOCK_STATUS, bytes; longer ones are split.
 const RANGE_BYTES_MAX: u64 = 1 << 30;
-/// Most connections.
 const CONNECTIONS_MAX: u32 = 64;
 /// Port of NBD servers.
 const PORT: u16 = 10809;

@@ -33,7 +33,6 @@ type ProbeTable<T> = BTreeMap<String, Probe<T>>;
 pub(crate) struct Probes<T> {
     kind: &'static str,
     table: Mutex<ProbeTable<T>>,
-    /// Of the table: a probe has changed.
     changed: Condvar,
 }
 

@@ -51,7 +51,6 @@ fn handle_for_slot(portal: &Rc<Portal>, header: &Header, seat: &VisibleSlot, bod
     }
 }
 
-/// Answers with an error.
 pub(super) fn refuse(portal: &Portal, header: &Header, own: wire::aoe::Address, error: u8) {
     let answer = Header { error: Some(error), ..header.answer(portal.mac(), own) };
     portal.send(&answer.encode(), &Segs::new());

@@ -106,7 +106,6 @@ struct RecentWrites {
     ring: Vec<Recent>,
     /// By bucket; empty before the first write.
     newest: Vec<u64>,
-    /// Number of the last write.
     last: u64,
 }
 

@@ -21,7 +21,6 @@ use super::session::{BlockSession, Frontend};
 pub(crate) struct Patch {
     /// First byte within the block.
     pub skip: usize,
-    /// The new bytes.
     pub bytes: Rc<[u8]>,
     /// The block as it was read, and as it is to become: the data of COMPARE AND WRITE.
     pub swap: Rc<[u8]>,

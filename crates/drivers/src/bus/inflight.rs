@@ -96,7 +96,6 @@ impl InflightCcbs {
         }
     }
 
-    /// The transfer of a tag's CCB, and its destination.
     pub fn data(&mut self, tag: u32) -> Option<(Transfer, Segs)> {
         let place = self.slots.get_mut(tag as usize)?;
         let lives = matches!(place.state, CcbState::Submitting | CcbState::Outstanding);

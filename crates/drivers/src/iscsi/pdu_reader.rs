@@ -16,7 +16,6 @@ pub(crate) struct PduReader {
 }
 
 impl PduReader {
-    /// Reads from a receive buffer.
     pub fn new(rx: ReceiveBuffer) -> PduReader {
         PduReader { rx, bhs: [0; BHS_LEN], ahs: Vec::new() }
     }

@@ -25,7 +25,6 @@ pub(crate) enum CompleteRequest {
     Task(TaskRequest),
     /// Text with its data; None when the digest did not agree.
     Text(TextRequest, Vec<u8>),
-    /// NOP-Out with its data.
     Nop(NopOut, Vec<u8>),
     Logout(LogoutRequest),
     /// Was ended by task management before its turn.

@@ -158,7 +158,6 @@ impl IscsiSession {
         self.exp_cmd_sn.set(self.exp_cmd_sn.get().wrapping_add(1));
     }
 
-    /// True when a CmdSN is within the window.
     pub fn in_window(&self, cmd_sn: u32) -> bool {
         !before(cmd_sn, self.exp_cmd_sn.get()) && !before(self.max_cmd_sn.get(), cmd_sn)
     }

@@ -67,7 +67,6 @@ impl Owners {
         self.state().tsihs.contains(&tsih)
     }
 
-    /// True when the session has an owner.
     pub fn is_owned(&self, key: &SessionKey) -> bool {
         self.state().owners.contains_key(key)
     }

@@ -86,7 +86,6 @@ pub(crate) struct Incoming {
     pub failed: Option<DataError>,
 }
 
-/// Action for a Data-Out PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DataOutAction {
     /// Store this many bytes at the offset; the rest of the PDU is beyond the wanted data.

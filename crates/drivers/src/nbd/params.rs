@@ -111,7 +111,6 @@ pub(crate) struct Checked {
     pub keys: Option<Keys>,
     /// Owner, group and mode of the files of its Unix sockets.
     pub file: SocketFile,
-    /// Connections now.
     pub connections: Arc<AtomicUsize>,
 }
 

@@ -103,7 +103,6 @@ impl Queue {
         }
     }
 
-    /// A Fabrics command, of any queue.
     pub async fn fabrics_command(
         &self,
         rx: &mut ReceiveBuffer,

@@ -13,7 +13,6 @@ const SAVE: u32 = 1 << 31;
 /// Bytes of the data of Host Behavior Support.
 const BEHAVIOR_LEN: usize = 512;
 
-/// Whether a command has data from the host.
 pub(super) fn has_data(command: &Command) -> bool {
     let [first, ..] = command.dwords;
     let [feature, ..] = first.to_le_bytes();

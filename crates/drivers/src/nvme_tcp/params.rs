@@ -81,7 +81,6 @@ pub(crate) struct Checked {
     pub spec: TargetSpec,
     /// Its parameters.
     pub params: NvmeTcpParams,
-    /// Connections now.
     pub connections: Arc<AtomicUsize>,
 }
 

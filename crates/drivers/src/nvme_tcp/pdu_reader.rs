@@ -100,7 +100,6 @@ impl Connection {
         self.within(frame.data_len, reads).await
     }
 
-    /// Takes and drops the data of a PDU.
     pub async fn drop_data(
         &self,
         rx: &mut ReceiveBuffer,

@@ -132,7 +132,6 @@ impl Queue {
         self.command_max = whole.clamp(self.limits.granule, self.limits.command_max);
     }
 
-    /// Units that commands have at most.
     pub fn command_max(&self) -> u64 {
         self.command_max
     }

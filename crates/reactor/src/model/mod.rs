@@ -117,7 +117,6 @@ impl DiskModel {
         &self.shape
     }
 
-    /// Bytes now.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -245,7 +244,6 @@ impl DiskModel {
         Ok(())
     }
 
-    /// How many faults hold.
     pub fn faults(&self) -> usize {
         self.faults.len()
     }

@@ -154,7 +154,6 @@ impl Running {
         Ok(Running { emulator, lines, console: Console { input }, scratch })
     }
 
-    /// Sends one line to the guest.
     pub(super) fn send(&mut self, line: &str) -> Result<()> {
         self.console.send(line)
     }

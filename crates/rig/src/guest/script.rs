@@ -55,7 +55,6 @@ pub fn quote(word: &str) -> String {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepResult {
-    /// The step's name.
     pub name: String,
     /// Its exit status; None: it did not end, or was never begun.
     pub status: Option<i32>,
@@ -68,7 +67,6 @@ pub struct StepResult {
 /// Result of one boot.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// A result for every step of the script, in order.
     pub steps: Vec<StepResult>,
     /// Everything the guest printed.
     pub console: String,

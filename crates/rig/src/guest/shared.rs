@@ -183,7 +183,6 @@ pub fn run_checks<T>(shared: &mut T, checks: &[(&str, fn(&mut T))]) {
     assert!(failed.is_empty(), "{} of {ran} checks failed\n{}", failed.len(), failed.join("\n"));
 }
 
-/// The text of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&'static str>().copied());

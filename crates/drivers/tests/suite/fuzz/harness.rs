@@ -180,7 +180,6 @@ pub fn iscsi_connection(data: &[u8]) {
     try_one(Tried { make, name: NAME, beside, opening: iscsi_opening, good: (1, 48) }, data);
 }
 
-/// Any bytes of an NBD client.
 pub fn nbd_connection(data: &[u8]) {
     let make =
         |registry: &Arc<Registry>| -> Arc<dyn Driver> { Arc::new(Nbd::new(registry.clone())) };

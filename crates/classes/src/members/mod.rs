@@ -17,6 +17,8 @@
 //!   sector.
 //! * [`relocate`]: the verb that moves a label to the end of a provider that grew.
 //! * [`verbs`]: verbs that are the same in every class with labels.
+//! * [`attach_alone`]: exclusive attachment of a geom to a member.
+//! * [`post_after`]: a message to a geom after a while.
 //! * [`provider_access`]: access of verbs to the last sectors of providers.
 //!
 //! How such a class is built:
@@ -33,6 +35,7 @@
 //! decides, has the metadata written by a task on core 0, and only then lets requests see the new
 //! state.
 
+mod attach;
 mod attributes;
 mod divisor;
 mod event_log;
@@ -50,6 +53,7 @@ pub(crate) mod sparse;
 mod stopped;
 mod sync;
 mod throttle;
+mod timer;
 pub(crate) mod verb_util;
 pub(crate) mod verbs;
 mod verified;
@@ -68,6 +72,7 @@ mod ranges_tests;
 #[cfg(test)]
 mod write_gate_tests;
 
+pub(crate) use attach::attach_alone;
 pub(crate) use attributes::{attributes, largest_stripe, zeroes};
 pub use divisor::Divisor;
 pub(crate) use event_log::{ComponentState, EventLog};
@@ -79,6 +84,7 @@ pub(crate) use ranges::{LockId, LockResult, RangeLocks, Waiter};
 pub(crate) use rejected::{REFUSALS_MAX, Refusals};
 pub(crate) use stopped::Stopped;
 pub(crate) use throttle::{Throttle, Throttles, wait_for_rate, wait_while_paused};
+pub(crate) use timer::post_after;
 pub(crate) use verified::{ComparisonReport, Mismatch, MismatchKind, VerifyReport, differences};
 pub use waiting::Waiting;
 pub(crate) use write_gate::{GateEntry, GateNotice, WriteGate};

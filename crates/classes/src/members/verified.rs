@@ -92,6 +92,15 @@ struct MismatchPlace {
 }
 
 impl VerifyReport {
+    /// Changes the report of a run; false when the run is not wanted any more.
+    pub(crate) fn update(&mut self, round: u64, f: impl FnOnce(&mut VerifyReport)) -> bool {
+        let wanted = self.round == round && self.running;
+        if wanted {
+            f(self);
+        }
+        wanted
+    }
+
     pub(crate) fn line(&self) -> String {
         let total = self.media_bytes.max(1);
         let percent = u128::from(self.at) * 100 / u128::from(total);

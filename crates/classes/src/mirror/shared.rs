@@ -23,7 +23,7 @@ use super::level::Growth;
 use super::metadata::Balance;
 use crate::members::{
     CoreLocal, FailureId, GateNotice, Loads, LockId, PartialFailures, PerCore, RangeLocks,
-    Throttle, VerifyReport, WriteGate,
+    Throttle, VerifyReport, WriteGate, post_after,
 };
 
 /// One member, as the data path sees it.
@@ -255,6 +255,10 @@ impl MirrorShared {
     /// Notifies the geom.
     pub(super) fn post(&self, message: Message) {
         self.notifier.post(self.geom, Box::new(message));
+    }
+
+    pub(super) fn post_after(&self, ns: u64, message: Message) {
+        post_after(&self.notifier, self.geom, ns, message);
     }
 
     /// The core's own, for that core's thread: held for a few instructions.

@@ -112,21 +112,6 @@ async fn write_one(core: &Rc<Core>, note: &RecordWrite) -> Result<(), Errno> {
     }
 }
 
-/// Notifies the geom after a while.
-pub(super) fn post_after(shared: &Arc<MirrorShared>, ns: u64, message: Message) {
-    let (shared, notifier) = (shared.clone(), shared.notifier.clone());
-    notifier.call(
-        0,
-        Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("mirror timer", async move {
-                core.reactor().sleep(ns).await;
-                shared.post(message);
-            });
-        }),
-    );
-}
-
 pub(super) struct Rebuild {
     pub(super) slot: usize,
     pub(super) round: u64,

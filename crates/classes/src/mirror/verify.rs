@@ -64,14 +64,8 @@ struct VerifyRun<'a> {
 }
 
 impl VerifyRun<'_> {
-    /// Changes the report; false when this run is not wanted any more.
     fn update_report(&self, f: impl FnOnce(&mut VerifyReport)) -> bool {
-        let mut report = self.shared.verified();
-        let wanted = report.round == self.round && report.running;
-        if wanted {
-            f(&mut report);
-        }
-        wanted
+        self.shared.verified().update(self.round, f)
     }
 
     async fn all(&self, media_bytes: u64) {

@@ -26,7 +26,9 @@ use super::paths::{PATHS_MAX, PathState, Paths};
 use super::shared::{Message, MultipathShared, Path, Table};
 use super::tasks::{self, RecordWrite};
 use super::timers::Timers;
-use crate::members::{EventLog, PlaceholderGeom, attributes, frame, verb_util};
+use crate::members::{
+    EventLog, PlaceholderGeom, attach_alone, attributes, frame, verb_util,
+};
 
 /// Attributes of the disk that are the same on each path.
 const OF_THE_DISK: [&str; 3] = ["GEOM::ident", "GEOM::descr", "GEOM::attachment"];
@@ -189,7 +191,8 @@ impl MultipathGeom {
         if self.paths.called(&name).is_some() {
             return Err(Error::new(Errno::Exist, format!("{name} is a path already")));
         }
-        let consumer = attach(t, me, on, &name)?;
+        // M1.
+        let consumer = attach_alone(t, me, on)?;
         let Some(slot) = self.paths.add(&name) else {
             t.leave(consumer);
             let what = format!("too many paths (limit {PATHS_MAX})");
@@ -431,22 +434,6 @@ impl MultipathGeom {
 
     fn slot_of(&self, consumer: ConsumerId) -> Option<usize> {
         self.consumers.iter().find(|(_, c)| **c == consumer).map(|(slot, _)| *slot)
-    }
-}
-
-/// Attaches and opens, alone (M1).
-fn attach(t: &mut Topology, me: GeomId, on: ProviderId, name: &str) -> Result<ConsumerId, Error> {
-    let consumer = t.attach_new(me, on).map_err(|e| Error::of(e, &format!("attach to {name}")))?;
-    match t.access(consumer, Access::EXCLUSIVE) {
-        Ok(()) => Ok(consumer),
-        Err(e) => {
-            t.leave(consumer);
-            let what = match e {
-                Errno::Perm => format!("{name} is in use; close what uses it first"),
-                e => format!("{name} cannot be opened alone: {}", e.text()),
-            };
-            Err(Error::new(e, what))
-        }
     }
 }
 

@@ -15,7 +15,7 @@ use geom::{Edge, GeomId, Notifier};
 use super::metadata::Mode;
 use super::paths::PATHS_MAX;
 use super::timers::Timer;
-use crate::members::{CoreLocal, PerCore};
+use crate::members::{CoreLocal, PerCore, post_after};
 
 /// One path, as the data path sees it.
 #[derive(Clone, Copy, Debug)]
@@ -183,6 +183,10 @@ impl MultipathShared {
     /// Notifies the geom.
     pub(super) fn post(&self, message: Message) {
         self.notifier.post(self.geom, Box::new(message));
+    }
+
+    pub(super) fn post_after(&self, ns: u64, message: Message) {
+        post_after(&self.notifier, self.geom, ns, message);
     }
 
     /// The core's own, for that core's thread: held for a few instructions.

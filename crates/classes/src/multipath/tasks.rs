@@ -1,4 +1,4 @@
-//! Tasks of a multipath device on core 0: timers, checks of failed paths, the record.
+//! Tasks of a multipath device on core 0: checks of failed paths, the record.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,21 +8,6 @@ use geom::{Core, Edge, Local, Notice};
 
 use super::shared::{Message, MultipathShared};
 use crate::probe_io::flush;
-
-/// Notifies the geom after a while.
-pub(super) fn post_after(shared: &Arc<MultipathShared>, ns: u64, message: Message) {
-    let (shared, notifier) = (shared.clone(), shared.notifier.clone());
-    notifier.call(
-        0,
-        Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("multipath timer", async move {
-                core.reactor().sleep(ns).await;
-                shared.post(message);
-            });
-        }),
-    );
-}
 
 /// Reads the first sector through a path and reports whether that succeeded.
 pub(super) fn check_path(

@@ -77,7 +77,7 @@ fn is_in_transition(one: &PathEntry) -> bool {
 impl MultipathGeom {
     fn run(&mut self, timer: Timer, ns: u64) {
         if let Some(number) = self.timers.start(timer) {
-            tasks::post_after(&self.shared, ns, Message::Time(timer, number));
+            self.shared.post_after(ns, Message::Time(timer, number));
         }
     }
 

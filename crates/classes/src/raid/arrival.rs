@@ -1,7 +1,7 @@
 //! Arrival of disks at an array, and its start.
 
 use bio::Errno;
-use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Severity, Topology};
+use geom::{Error, GeomId, ProviderId, Severity, Topology};
 
 use super::Fault;
 use super::assemble::{Found, RecordChoice, choose_record};
@@ -9,9 +9,8 @@ use super::geom::{Attached, Job, Message, RaidGeom};
 use super::members::{MemberSet, Replay, Tag};
 use super::metadata::MetadataState;
 use super::model::{Array, DiskState, Identity, Volume, VolumeState};
-use super::records::{self};
 use super::volume::Role;
-use crate::members::{REFUSALS_MAX, waiting};
+use crate::members::{REFUSALS_MAX, attach_alone, post_after, waiting};
 
 impl RaidGeom {
     /// Takes in a provider with a record. It is opened exclusively, so that no other class claims
@@ -50,7 +49,7 @@ impl RaidGeom {
             self.refuse(t, &name, &why);
             return Err(Error::new(kind, why));
         }
-        let consumer = attach(t, me, on, &name)?;
+        let consumer = attach_alone(t, me, on)?;
         if steps_back {
             self.step_back(t);
         }
@@ -305,7 +304,7 @@ impl RaidGeom {
     }
 
     pub(super) fn after(&self, t: &Topology, ns: u64, message: Message) {
-        records::post_after(t.notifier(), self.me, ns, message);
+        post_after(&t.notifier(), self.me, ns, message);
     }
 
     /// Why disks that are there are not to be used together, unless that is forced. For halves of a
@@ -581,16 +580,4 @@ pub(super) fn other_bytes(known: u64, media: u64) -> Option<String> {
              raid clear` it, then `insert` adds it again"
         )
     })
-}
-
-/// Attaches and opens, alone.
-fn attach(t: &mut Topology, me: GeomId, on: ProviderId, name: &str) -> Result<ConsumerId, Error> {
-    let consumer = t.attach_new(me, on).map_err(|e| Error::of(e, &format!("attach to {name}")))?;
-    match t.access(consumer, Access::EXCLUSIVE) {
-        Ok(()) => Ok(consumer),
-        Err(e) => {
-            t.leave(consumer);
-            Err(Error::new(e, format!("{name} cannot be opened alone: {}", e.text())))
-        }
-    }
 }

@@ -230,19 +230,19 @@ impl Found {
 
     /// Whether this record marks a disk as incomplete.
     pub(crate) fn excludes(&self, key: &str, sector: u32) -> bool {
-        let all = self.members(sector);
-        match all.iter().find(|member| is_serial(&member.key, key)) {
-            Some(member) => !member.complete,
-            // It was replaced.
-            None => !all.is_empty(),
-        }
+        self.denies(key, sector, |member| member.complete)
     }
 
     /// Whether this record was made without a disk: not even as one that was being filled.
     pub(crate) fn was_without(&self, key: &str, sector: u32) -> bool {
+        self.denies(key, sector, |member| member.present)
+    }
+
+    fn denies(&self, key: &str, sector: u32, has: impl Fn(&RecordedMember) -> bool) -> bool {
         let all = self.members(sector);
         match all.iter().find(|member| is_serial(&member.key, key)) {
-            Some(member) => !member.present,
+            Some(member) => !has(member),
+            // It was replaced.
             None => !all.is_empty(),
         }
     }

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use geom::{GeomId, Severity, Topology};
 
-use super::geom::{Job, LEFT_MAX, Loss, Message, RaidGeom, SICK_NS, bit};
+use super::geom::{Job, LEFT_MAX, Loss, Message, RaidGeom, SICK_NS};
 use super::members::{MemberSet, Tag};
 use super::model::DiskState;
 use super::verbs::readd_command;
-use super::volume::Role;
 use super::volume::log::Log;
+use super::volume::{Role, bit};
 
 impl RaidGeom {
     /// A disk is lost. False when nothing is to be written for it: it stays, or no disk is left.

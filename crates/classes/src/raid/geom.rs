@@ -309,8 +309,3 @@ impl RaidGeom {
         t.wither_geom(me, Errno::NxIo);
     }
 }
-
-/// A slot's bit.
-pub(super) fn bit(slot: usize) -> u64 {
-    1_u64.checked_shl(slot as u32).unwrap_or(0)
-}

@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use geom::{CopyMeter, GeomId, Topology};
 
 use super::arrival::other_size;
-use super::geom::{Job, JobPhase, Message, RaidGeom, bit};
+use super::geom::{Job, JobPhase, Message, RaidGeom};
 use super::members::{ALL, MemberSet, Replay, Tag};
 use super::model::DiskState;
 use super::records::{self, RecordBatch};
+use super::volume::bit;
+use crate::members::post_after;
 
 impl RaidGeom {
     /// Queues a job and continues.
@@ -301,7 +303,7 @@ impl RaidGeom {
         if !std::mem::replace(&mut up.watching, true) {
             up.written = up.shared.writes();
             let (notifier, me) = (up.shared.notifier.clone(), up.shared.geom);
-            records::post_after(notifier, me, self.tunables.idle_ns, Message::Idle(key));
+            post_after(&notifier, me, self.tunables.idle_ns, Message::Idle(key));
         }
     }
 }

@@ -4,14 +4,13 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use geom::{ConsumerId, CopyMeter, Edge, GeomId, ProviderId, Topology};
 
-use super::geom::{Job, JobPhase, Loss, Message, RaidGeom, bit};
+use super::geom::{Job, JobPhase, Loss, Message, RaidGeom};
 use super::members::Tag;
 use super::metadata::MetadataState;
 use super::model::SubdiskState;
-use super::records;
 use super::volume::replay::Replayed;
-use super::volume::{FailureEffect, settle, sweep};
-use crate::members::GateNotice;
+use super::volume::{FailureEffect, bit, settle, sweep};
+use crate::members::{GateNotice, post_after};
 
 /// Read errors of a disk that are repaired before it is taken for broken.
 const READ_ERRORS_MAX: u32 = 10;
@@ -31,7 +30,7 @@ impl RaidGeom {
             up.watching = false;
             return self.push(t, me, Job::Clean(key));
         }
-        records::post_after(notifier, geom, self.tunables.idle_ns, Message::Idle(key));
+        post_after(&notifier, geom, self.tunables.idle_ns, Message::Idle(key));
     }
 
     /// A member failed: its job is first in the queue.

@@ -25,6 +25,7 @@ mod class;
 pub mod ddf;
 mod failure;
 mod fault;
+mod fields;
 mod geom;
 mod health;
 pub mod imsm;

@@ -82,18 +82,3 @@ pub(super) fn write(notifier: Notifier, geom: GeomId, work: RecordBatch) {
         }),
     );
 }
-
-/// Notifies the geom after a while.
-pub(super) fn post_after(notifier: Notifier, geom: GeomId, ns: u64, message: Message) {
-    let back = notifier.clone();
-    notifier.call(
-        0,
-        Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("raid timer", async move {
-                core.reactor().sleep(ns).await;
-                back.post(geom, Box::new(message));
-            });
-        }),
-    );
-}

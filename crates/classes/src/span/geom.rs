@@ -12,7 +12,9 @@ use geom::{
 use super::map::SpanLayer;
 use super::moved::{self, LabelMoved};
 use super::{Span, SpanLabel};
-use crate::members::{ComponentState, Divisor, EventLog, Refusals, attributes, verb_util, zeroes};
+use crate::members::{
+    ComponentState, Divisor, EventLog, Refusals, attach_alone, attributes, verb_util, zeroes,
+};
 
 /// One that has its place.
 struct Member {
@@ -61,24 +63,6 @@ pub struct SpanGeom<S> {
 
 fn gone(what: &str) -> Error {
     Error::new(Errno::NxIo, format!("{what} was removed"))
-}
-
-/// Attaches and opens, alone. On an error nothing is left.
-fn attach(t: &mut Topology, geom: GeomId, on: ProviderId) -> Result<ConsumerId, Error> {
-    let name = t.provider_name(on).to_owned();
-    let consumer =
-        t.attach_new(geom, on).map_err(|e| Error::of(e, &format!("attach to {name}")))?;
-    match t.access(consumer, Access::EXCLUSIVE) {
-        Ok(()) => Ok(consumer),
-        Err(e) => {
-            t.leave(consumer);
-            let what = match e {
-                Errno::Perm => format!("{name} is in use; close what uses it first"),
-                e => format!("{name} cannot be opened: {}", e.text()),
-            };
-            Err(Error::new(e, what))
-        }
-    }
 }
 
 /// Identity of the first member of a stripe or concat that has no label and so none of its own. It
@@ -197,7 +181,7 @@ impl<S: Span> SpanGeom<S> {
             ));
         }
         let limits = t.limits(on).ok_or_else(|| gone(name))?;
-        let consumer = attach(t, me, on)?;
+        let consumer = attach_alone(t, me, on)?;
         // It may have grown since its label was written.
         let ended = match label.provider_bytes {
             0 => limits.media_bytes,
@@ -228,7 +212,7 @@ impl<S: Span> SpanGeom<S> {
         let result = t.with(geom, |g: &mut Self, t| {
             for (slot, on) in members.iter().enumerate() {
                 let bytes = t.limits(*on).ok_or_else(|| gone(name))?.media_bytes;
-                let consumer = attach(t, geom, *on)?;
+                let consumer = attach_alone(t, geom, *on)?;
                 if let Some(slot) = g.slots.get_mut(slot) {
                     *slot = Some(Member::new(consumer, bytes));
                 }
@@ -291,7 +275,7 @@ impl<S: Span> SpanGeom<S> {
         bytes: u64,
     ) -> Result<(), Error> {
         self.may_admit(t, me, on)?;
-        let consumer = attach(t, me, on)?;
+        let consumer = attach_alone(t, me, on)?;
         self.appending = Some(Member::new(consumer, bytes));
         Ok(())
     }

@@ -3,19 +3,16 @@
 use std::sync::Arc;
 
 use bio::{Attr, Errno};
-use geom::{
-    Access, ConsumerId, Error, GeomId, Limits, NewProvider, ProviderId, Severity, Topology,
-};
+use geom::{Error, GeomId, Limits, NewProvider, ProviderId, Severity, Topology};
 
 use super::{Job, MirrorGeom};
-use crate::members::{REFUSALS_MAX, waiting, zeroes};
+use crate::members::{REFUSALS_MAX, attach_alone, waiting, zeroes};
 use crate::mirror::NAME;
 use crate::mirror::bitmap::Bits;
 use crate::mirror::class::TastedMember;
 use crate::mirror::layer::MirrorLayer;
 use crate::mirror::shared::Message;
 use crate::mirror::state::{Arrival, Role};
-use crate::mirror::tasks;
 
 /// How the reason begins for which a member with the mark of `deactivate` is refused.
 const DEACTIVATED: &str = "this member was deactivated";
@@ -41,7 +38,7 @@ impl MirrorGeom {
         }
         let record = seen.record.clone();
         match self.mirror.arrive(record, limits.media_bytes, limits.sector_bytes) {
-            Arrival::In(slot) => match attach(t, me, on, &name) {
+            Arrival::In(slot) => match attach_alone(t, me, on) {
                 Ok(consumer) => {
                     self.consumers.insert(slot, consumer);
                     if let Some(Some(member)) = self.mirror.slots.get_mut(slot) {
@@ -133,12 +130,12 @@ impl MirrorGeom {
         } else {
             let (count, start_ns) = (self.mirror.members().count(), self.shared.tunables.start_ns);
             if count == 1 {
-                tasks::post_after(&self.shared, start_ns, Message::Due);
+                self.shared.post_after(start_ns, Message::Due);
             }
             if count >= usize::from(self.mirror.all) {
                 // The number is complete, but some are old: one that is newer than all may still
                 // appear.
-                tasks::post_after(&self.shared, start_ns / 4, Message::Due);
+                self.shared.post_after(start_ns / 4, Message::Due);
             }
         }
     }
@@ -148,7 +145,7 @@ impl MirrorGeom {
     pub(super) fn due(&mut self, t: &mut Topology, me: GeomId) {
         if self.waiting.must_wait(me) {
             let soon = self.shared.tunables.start_ns / 4;
-            return tasks::post_after(&self.shared, soon, Message::Due);
+            return self.shared.post_after(soon, Message::Due);
         }
         t.barrier(me, Box::new(Message::Launch));
     }
@@ -228,17 +225,5 @@ impl MirrorGeom {
             },
         )?;
         Ok(())
-    }
-}
-
-/// Attaches and opens, alone.
-fn attach(t: &mut Topology, me: GeomId, on: ProviderId, name: &str) -> Result<ConsumerId, Error> {
-    let consumer = t.attach_new(me, on).map_err(|e| Error::of(e, &format!("attach to {name}")))?;
-    match t.access(consumer, Access::EXCLUSIVE) {
-        Ok(()) => Ok(consumer),
-        Err(e) => {
-            t.leave(consumer);
-            Err(Error::new(e, format!("{name} cannot be opened alone: {}", e.text())))
-        }
     }
 }

@@ -5,7 +5,6 @@ use geom::{Error, Event, GeomId, Topology};
 use super::{Job, MirrorGeom, RECORD_RETRY_NS};
 use crate::mirror::level::{self, Stage};
 use crate::mirror::shared::Message;
-use crate::mirror::tasks;
 
 impl MirrorGeom {
     /// The mirror is to have so many bytes. One that was being made larger is made so large
@@ -91,7 +90,7 @@ impl MirrorGeom {
         if !complete {
             return match self.suspects {
                 // The last one's was not: it stays.
-                0 => tasks::post_after(&self.shared, RECORD_RETRY_NS, Message::RetryRecords),
+                0 => self.shared.post_after(RECORD_RETRY_NS, Message::RetryRecords),
                 // Those whose records were not written are removed first.
                 _ => self.queue.push_back(Job::Grow(round)),
             };

@@ -255,7 +255,7 @@ impl MirrorGeom {
         }
         if !self.is_on_record() {
             // J5
-            tasks::post_after(&self.shared, RECORD_RETRY_NS, Message::Copied(slot));
+            self.shared.post_after(RECORD_RETRY_NS, Message::Copied(slot));
             return false;
         }
         self.mirror.synced(slot);
@@ -440,7 +440,7 @@ impl MirrorGeom {
         self.shared.restart(std::mem::take(&mut self.granted), false);
         self.shared.fail_waiting(self.unrecorded);
         self.shared.gate.restart_waiting();
-        tasks::post_after(&self.shared, RECORD_RETRY_NS, Message::RetryRecords);
+        self.shared.post_after(RECORD_RETRY_NS, Message::RetryRecords);
     }
 
     /// Ends a job after its records are written (all of them if `complete`), and continues waiting
@@ -532,7 +532,7 @@ impl MirrorGeom {
         self.shared.gate.open();
         if !std::mem::replace(&mut self.watching, true) {
             self.written = self.shared.writes();
-            tasks::post_after(&self.shared, self.shared.tunables.idle_ns, Message::Idle);
+            self.shared.post_after(self.shared.tunables.idle_ns, Message::Idle);
         }
     }
 }

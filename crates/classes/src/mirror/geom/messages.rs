@@ -9,7 +9,6 @@ use crate::members::GateNotice;
 use crate::mirror::level::Stage;
 use crate::mirror::shared::{MemberFailure, Message, RebuildHalt};
 use crate::mirror::state::Fault;
-use crate::mirror::tasks;
 
 impl MirrorGeom {
     fn idle(&mut self, t: &mut Topology, me: GeomId) {
@@ -26,7 +25,7 @@ impl MirrorGeom {
             self.push(t, me, Job::Sweep);
         }
         self.watching = true;
-        tasks::post_after(&self.shared, self.shared.tunables.idle_ns, Message::Idle);
+        self.shared.post_after(self.shared.tunables.idle_ns, Message::Idle);
     }
 
     fn failed(&mut self, t: &mut Topology, me: GeomId, failed: MemberFailure) {

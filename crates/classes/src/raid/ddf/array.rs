@@ -27,12 +27,6 @@ pub struct Change<'a> {
     pub deleted: &'a [[u8; 24]],
 }
 
-/// Text up to the first zero, without blanks at the end.
-pub(super) fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(bytes.get(..end).unwrap_or(&[])).trim_end().to_owned()
-}
-
 /// The level of a volume, from one of its basic volumes.
 pub(super) fn level(config: &Config) -> Result<Level, Fault> {
     let (count, _, over) = config.secondary;

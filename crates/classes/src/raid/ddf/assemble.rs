@@ -1,11 +1,12 @@
 //! Assembly of one array from the metadata of its disks.
 
-use super::array::{level, member_state, text};
+use super::array::{level, member_state};
 use super::header::NONE;
 use super::meta::Meta;
 use super::records::{Config, VolumeEntry, disk_state as state, kind};
 use crate::probe::Reason;
 use crate::raid::Fault;
+use crate::raid::fields::{bytes_of, text};
 use crate::raid::model::{
     Array, Disk, DiskState, Identity, Level, Member, Migration, MigrationKind, SubdiskState, Volume,
 };
@@ -123,11 +124,6 @@ fn configs<'a>(current: &[&'a Meta], entry: &VolumeEntry) -> Vec<&'a Config> {
         }
     }
     all
-}
-
-fn bytes_of(sectors: u64, size: u32, field: &'static str) -> Result<u64, Fault> {
-    let bytes = sectors.checked_mul(u64::from(size));
-    bytes.ok_or_else(|| Fault::value(field, format!("is {sectors} sectors: too many")))
 }
 
 fn volume(

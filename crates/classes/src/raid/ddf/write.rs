@@ -8,6 +8,7 @@ use super::records::{CONTROLLER, Config, DiskData};
 use crate::crc::crc32;
 use crate::probe::Reason;
 use crate::raid::Fault;
+use crate::raid::fields::sectors_of;
 use crate::raid::model::{Array, DiskState, Identity, Level, Volume};
 use crate::write_plan::WritePlan;
 
@@ -28,13 +29,6 @@ pub struct TargetDisk {
     pub limits: Limits,
     /// Byte order: that of the set.
     pub order: Order,
-}
-
-fn sectors_of(bytes: u64, size: u32, field: &'static str) -> Result<u64, Fault> {
-    match bytes.checked_rem(u64::from(size)) {
-        Some(0) => Ok(bytes / u64::from(size)),
-        _ => Err(Fault::value(field, format!("is {bytes} bytes, no whole sectors of {size}"))),
-    }
 }
 
 fn identity(array: &Array) -> Result<[u8; 24], Fault> {

@@ -9,6 +9,7 @@ use super::record::{BadBlocks, DiskRecord, Map, Record, VolumeRecord};
 use super::write_hole_policy;
 use crate::probe::{Reason, put};
 use crate::raid::Fault;
+use crate::raid::fields::{bytes_of, sectors_of, text};
 use crate::raid::model::{
     Array, Disk, DiskState, Identity, Layout, Level, Member, Migration, MigrationKind,
     SubdiskState, Volume,
@@ -44,11 +45,6 @@ pub fn serial_of(serial: &str) -> String {
     kept.iter().skip(kept.len().saturating_sub(16)).collect()
 }
 
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(bytes.get(..end).unwrap_or(&[])).trim_end().to_owned()
-}
-
 /// The serial number in a disk's entry, without the mark of a disk that was removed.
 pub(super) fn key_of(disk: &DiskRecord) -> String {
     let serial = text(&disk.serial);
@@ -62,18 +58,6 @@ fn fixed<const N: usize>(text: &str, field: &'static str) -> Result<[u8; N], Fau
         false => return Err(Fault::value(field, format!("\"{text}\" has more than {N} bytes"))),
     }
     Ok(bytes)
-}
-
-fn bytes_of(sectors: u64, size: u32, field: &'static str) -> Result<u64, Fault> {
-    let bytes = sectors.checked_mul(u64::from(size));
-    bytes.ok_or_else(|| Fault::value(field, format!("is {sectors} sectors: too many")))
-}
-
-fn sectors_of(bytes: u64, size: u32, field: &'static str) -> Result<u64, Fault> {
-    match bytes.checked_rem(u64::from(size)) {
-        Some(0) => Ok(bytes / u64::from(size)),
-        _ => Err(Fault::value(field, format!("is {bytes} bytes, no whole sectors of {size}"))),
-    }
 }
 
 impl Record {

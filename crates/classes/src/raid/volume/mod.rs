@@ -33,4 +33,5 @@ mod map_tests;
 
 pub(crate) use layer::layer;
 pub(crate) use shared::{FailureEffect, Path, Role, Table, VolumeShared, VolumeSpec};
+pub(crate) use task_util::bit;
 pub(crate) use tasks::settle;

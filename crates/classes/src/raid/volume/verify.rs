@@ -92,14 +92,8 @@ struct VerifyRun {
 }
 
 impl VerifyRun {
-    /// Changes the report; false when this run is not wanted any more.
     fn update_report(&self, f: impl FnOnce(&mut VerifyReport)) -> bool {
-        let mut report = self.shared.verified();
-        let wanted = report.round == self.round && report.running;
-        if wanted {
-            f(&mut report);
-        }
-        wanted
+        self.shared.verified().update(self.round, f)
     }
 
     async fn all(&self) -> Result<(), &'static str> {

@@ -6,8 +6,6 @@ use std::sync::Arc;
 use bio::Op;
 use engine::alua::{PortGroupSpec, Stage};
 use engine::{GroupSpec, LunSpec, Next, TmFunction, TmOutcome};
-use reactor::WaitFor;
-use reactor::sim::{Actor, Limits};
 use wire::scsi::{AccessState, StateCause, parse_target_port_groups, set_target_port_groups};
 
 use crate::world::*;
@@ -40,20 +38,13 @@ fn world() -> World {
     w
 }
 
-/// Time passes.
-fn pass(w: &World, ns: u64) {
-    let mut actors: Vec<Actor<'_>> =
-        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(WaitFor::Peek))).collect();
-    w.sim.run(&mut actors, Limits { ns, ..Limits::default() }, &mut || false);
-}
-
 /// The answer to something that sleeps while it waits.
 fn answer(w: &World, host: &Host, tag: u32) -> CommandResult {
     for _ in 0..50 {
         if let Some(answer) = host.answer(tag) {
             return answer;
         }
-        pass(w, 1_000_000);
+        w.pass(1_000_000);
     }
     panic!("no answer to {tag}");
 }
@@ -124,7 +115,7 @@ fn l1_a_state_change_waits_for_commands_in_flight_on_all_cores() {
     assert!(matches!(next, Next::Data { .. }));
     w.turn();
     let tag = set(&a, &[(7, AccessState::Standby)]);
-    pass(&w, 20_000_000);
+    w.pass(20_000_000);
     assert_eq!(a.answer(tag), None, "a write is at the medium");
     assert_eq!(w.registry.port_groups()[1].state(), AccessState::Transitioning);
     assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (2, 4, 0x0A));
@@ -165,7 +156,7 @@ fn stuck(w: &World) -> Stuck {
 fn a_state_change_that_times_out_is_reverted() {
     let w = world();
     let Stuck { a, b, disk, written, change } = stuck(&w);
-    pass(&w, 11_000_000_000);
+    w.pass(11_000_000_000);
     assert_eq!(answer(&w, &a, change).asc(), (4, 0x67, 0x0A));
     assert_eq!(w.registry.port_groups()[1].state(), AccessState::Optimized);
     w.run(&a, 0, &TUR, 0, &[]).good();
@@ -183,11 +174,11 @@ fn a_state_change_whose_command_is_aborted_is_reverted() {
     let other = set(&b, &[(7, AccessState::Unavailable)]);
     assert_eq!(answer(&w, &b, other).asc(), (2, 4, 0x0A), "one change at a time");
     let tm = a.manage(TmFunction::AbortTask, 0, Some(change));
-    pass(&w, 100_000_000);
+    w.pass(100_000_000);
     assert!(a.discarded(change) && a.outcome(tm) == Some(TmOutcome::Complete));
     w.release_all(&disk);
     answer(&w, &b, written).good();
-    pass(&w, 100_000_000);
+    w.pass(100_000_000);
     assert_eq!(
         w.registry.port_groups()[1].state(),
         AccessState::Optimized,

@@ -2,8 +2,7 @@
 //! small and most commands wait for their turn. New commands and waiting commands are answered.
 
 use engine::{TaskAttribute, TmFunction, TmOutcome, WINDOW_MIN};
-use reactor::sim::{Actor, Limits};
-use reactor::{SeededRandom, WaitFor};
+use reactor::SeededRandom;
 use testkit::Seeds;
 use testkit::clock::MS;
 
@@ -15,17 +14,6 @@ const BUSY: u8 = 0x08;
 
 /// Commands that each initiator keeps open, regardless of its window.
 const OPEN: usize = 100;
-
-fn run_for(w: &World, ns: u64) {
-    // A task waits for the end of the period, so that virtual time advances.
-    let core = w.cores[0].clone();
-    drop(w.cores[0].reactor().spawn("time", async move { core.reactor().sleep(ns).await }));
-    let mut actors: Vec<Actor<'_>> =
-        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(WaitFor::Peek))).collect();
-    let end = w.sim.now() + ns;
-    let limits = Limits { ns, steps: 5_000_000 };
-    w.sim.run(&mut actors, limits, &mut || w.sim.now() >= end);
-}
 
 struct Peer {
     host: Host,
@@ -73,7 +61,7 @@ fn soon(w: &World, h: &Host, cdb: &[u8], expect: u32) -> CommandResult {
         if let Some(answer) = h.answer(tag) {
             return answer;
         }
-        run_for(w, 2 * MS);
+        w.pass(2 * MS);
     }
     panic!("{cdb:02x?} is not answered in a second");
 }
@@ -103,7 +91,7 @@ fn commands_continue_after_an_aca_ends_while_windows_are_small() {
                 peer.fill(&mut random);
                 peer.take_answers();
             }
-            run_for(&w, 5 * MS);
+            w.pass(5 * MS);
         }
         let windows: Vec<u32> = peers.iter().map(|p| p.host.session.depth_hint()).collect();
         let small = |window: &u32| (WINDOW_MIN..OPEN as u32).contains(window);
@@ -124,21 +112,21 @@ fn commands_continue_after_an_aca_ends_while_windows_are_small() {
             soon(&w, a, &read16(random.below(4000), 8), 4096).good();
         }
         a.attribute.set(TaskAttribute::Simple);
-        run_for(&w, random.below(400) * MS);
+        w.pass(random.below(400) * MS);
         match end {
             End::Cleared => {
                 let tm = a.manage(TmFunction::ClearAca, 0, None);
-                run_for(&w, MS);
+                w.pass(MS);
                 assert_eq!(a.outcome(tm), Some(TmOutcome::Complete));
             }
             End::Reset => {
                 let tm = peers[2].host.manage(TmFunction::LunReset, 0, None);
-                run_for(&w, 1000 * MS);
+                w.pass(1000 * MS);
                 assert_eq!(peers[2].host.outcome(tm), Some(TmOutcome::Complete), "seed {seed}");
             }
             End::NexusGone => a.session.close(),
         }
-        run_for(&w, 8000 * MS);
+        w.pass(8000 * MS);
         for (i, peer) in peers.iter_mut().enumerate() {
             if end == End::NexusGone && i == 0 {
                 assert!(peer.host.ended(), "seed {seed}");
@@ -169,7 +157,7 @@ fn a_flood_of_head_of_queue_starves_no_other_nexus() {
         }
         let (tag, since) =
             *mine.get_or_insert_with(|| (other.send(0, &read16(9, 8), 4096, &[]), w.sim.now()));
-        run_for(&w, MS / 2);
+        w.pass(MS / 2);
         open.retain(|tag| flood.answer(*tag).is_none());
         assert!(!open.is_empty(), "there is always one");
         if let Some(answer) = other.answer(tag) {

@@ -9,8 +9,7 @@ use bio::{Op, Segs};
 use engine::{
     CloseReason, Command, ItNexus, Login, Next, Response, TaskAttribute, TmOutcome, Transport,
 };
-use reactor::sim::{Actor, Ended, Limits};
-use reactor::{SeededRandom, WaitFor};
+use reactor::SeededRandom;
 use testkit::Seeds;
 use testkit::clock::MS;
 
@@ -191,15 +190,6 @@ impl Pace {
     }
 }
 
-fn run_for(w: &World, ns: u64) {
-    let mut actors: Vec<Actor<'_>> =
-        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(WaitFor::Peek))).collect();
-    let end = w.sim.now() + ns;
-    let limits = Limits { ns, steps: 50_000_000 };
-    let ended = w.sim.run(&mut actors, limits, &mut || w.sim.now() >= end);
-    assert!(matches!(ended, Ended::Stopped | Ended::TimeUp | Ended::Quiet), "{ended:?}");
-}
-
 /// Measurements of a run.
 struct Seen {
     /// By load: times, shortest first.
@@ -221,17 +211,17 @@ fn run(seed: u64, pace: Pace, loads: &[Load], settle_ms: u64, measure_ms: u64) -
     let all: Vec<Rc<Initiator>> =
         (0..).zip(loads).map(|(n, load)| Initiator::login(&w, n, *load)).collect();
     all.iter().for_each(|i| i.start());
-    run_for(&w, settle_ms * MS);
+    w.run_for(settle_ms * MS);
     let from = w.sim.now();
     w.disks[0].1.state().log.clear();
-    run_for(&w, measure_ms * MS);
+    w.run_for(measure_ms * MS);
     let times: Vec<Vec<u64>> = all.iter().map(|i| i.times(from)).collect();
     let used = times.iter().zip(loads).map(|(t, load)| t.len() as u64 * pace.of_load(load));
     let used = used.collect();
     let worked: u64 = w.disks[0].1.state().log.iter().map(|d| pace.of(d.op, d.length)).sum();
     let busy = worked as f64 / (pace.servers * measure_ms * MS) as f64;
     all.iter().for_each(|i| i.stop.set(true));
-    run_for(&w, 20_000 * MS);
+    w.run_for(20_000 * MS);
     for i in &all {
         assert_eq!((i.bad.get(), i.sent.borrow().len()), (0, 0), "seed {seed} {:?}", i.load);
         i.session().close();

@@ -9,8 +9,6 @@ use engine::{
     TmOutcome, Transport, WINDOW_MIN,
 };
 use geom::bucket_of;
-use reactor::WaitFor;
-use reactor::sim::{Actor, Ended, Limits};
 use testkit::clock::MS;
 
 use crate::world::*;
@@ -148,15 +146,6 @@ fn slow_world(seed: u64) -> World {
     w
 }
 
-fn run_for(w: &World, ns: u64) {
-    let mut actors: Vec<Actor<'_>> =
-        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(WaitFor::Peek))).collect();
-    let end = w.sim.now() + ns;
-    let limits = Limits { ns, steps: 50_000_000 };
-    let ended = w.sim.run(&mut actors, limits, &mut || w.sim.now() >= end);
-    assert!(matches!(ended, Ended::Stopped | Ended::TimeUp | Ended::Quiet), "{ended:?}");
-}
-
 /// Sends one read each 30 ms.
 fn sip(light: &Rc<Reader>) {
     let (light, reactor) = (light.clone(), light.session().engine().core().reactor().clone());
@@ -172,7 +161,7 @@ fn sip(light: &Rc<Reader>) {
 
 fn end(w: &World, readers: &[&Rc<Reader>]) {
     readers.iter().for_each(|r| r.stop.set(true));
-    run_for(w, 3000 * MS);
+    w.run_for(3000 * MS);
     for r in readers {
         assert_eq!((r.bad.get(), r.open.get()), (0, 0), "no TASK SET FULL, nothing left");
         r.session().close();
@@ -194,7 +183,7 @@ fn session_has_histograms_of_the_latency_of_its_own_commands() {
         own.send(0, &write16(8, 1), 0, &[1; 512]),
         other.send(0, &TUR, 0, &[]),
     ];
-    run_for(&w, 100 * MS);
+    w.run_for(100 * MS);
     for (host, tag) in [&own, &own, &other].into_iter().zip(tags) {
         host.answer(tag).expect("an answer").good();
     }
@@ -218,9 +207,9 @@ fn a_light_nexus_has_low_latency_beside_a_heavy_one() {
         let heavy = Reader::login(&w, heavy_core, "i-heavy", 128, obeys);
         sip(&light);
         heavy.fill();
-        run_for(&w, 4000 * MS);
+        w.run_for(4000 * MS);
         let from = w.sim.now();
-        run_for(&w, 6000 * MS);
+        w.run_for(6000 * MS);
         let times = light.times(from, w.sim.now());
         // Unloaded it takes 4 ms; behind 128 others it would take 64 ms.
         let (average, worst) = (mean(&times), *times.iter().max().unwrap());
@@ -241,7 +230,7 @@ fn a_lone_nexus_gets_the_full_rate_of_the_disk() {
         let lone = Reader::login(&w, 0, "i-lone", 128, obeys);
         let from = w.sim.now();
         lone.fill();
-        run_for(&w, 20_000 * MS);
+        w.run_for(20_000 * MS);
         let most = 20_000 * MS / SERVICE_NS * SERVERS as u64;
         let done = lone.times(from, w.sim.now()).len() as u64;
         assert!(done * 100 >= most * 95, "{done} of {most}, from the first command on");
@@ -260,9 +249,9 @@ fn heavy_nexuses_get_equal_shares() {
             .map(|(i, depth)| Reader::login(&w, cores[*i], &format!("i{i}"), *depth, false))
             .collect();
         all.iter().for_each(|r| r.fill());
-        run_for(&w, 5000 * MS);
+        w.run_for(5000 * MS);
         let from = w.sim.now();
-        run_for(&w, 10_000 * MS);
+        w.run_for(10_000 * MS);
         let done: Vec<u64> = all.iter().map(|r| r.times(from, w.sim.now()).len() as u64).collect();
         let sum: u64 = done.iter().sum();
         let most = 10_000 * MS / SERVICE_NS * SERVERS as u64;
@@ -280,7 +269,7 @@ fn the_window_follows_the_share_and_grows_again() {
     let (a, b) = (Reader::login(&w, 0, "i1", 128, true), Reader::login(&w, 0, "i2", 128, true));
     a.fill();
     b.fill();
-    run_for(&w, 6000 * MS);
+    w.run_for(6000 * MS);
     let seen = a.windows.borrow().clone();
     assert_eq!(seen[0], 128);
     assert!(seen.iter().all(|n| (WINDOW_MIN..=128).contains(n)));
@@ -289,12 +278,12 @@ fn the_window_follows_the_share_and_grows_again() {
     let held = a.session().facts().held_back();
     assert_eq!((held.window, held.share), (two, Some(two - 4)));
     b.stop.set(true);
-    run_for(&w, 1000 * MS);
+    w.run_for(1000 * MS);
     let alone = a.session().depth_hint();
     assert!(alone > two, "{alone} after {two}");
     // A disk that becomes fast is not limited any more.
     w.disks[0].1.set_pace(SERVERS, MS / 20);
-    run_for(&w, 1500 * MS);
+    w.run_for(1500 * MS);
     assert_eq!(a.session().depth_hint(), 128);
     assert_eq!(a.session().facts().held_back().share, None);
     end(&w, &[&a, &b]);
@@ -324,7 +313,7 @@ fn queued_commands_are_aborted_at_once() {
     let (a, b) = (Reader::login(&w, 0, "i1", 100, false), Reader::login(&w, 1, "i2", 100, false));
     a.fill();
     b.fill();
-    run_for(&w, 5000 * MS);
+    w.run_for(5000 * MS);
     let (mine, others) = (queued(&a), queued(&b));
     assert!(mine > 80 && others > 80, "{mine} {others}");
     let held = a.session().facts().held_back();
@@ -343,7 +332,7 @@ fn queued_commands_are_aborted_at_once() {
     assert_eq!(queued(&a), 0);
     w.turn();
     assert_eq!(queued(&b), 0);
-    run_for(&w, 4 * SERVICE_NS);
+    w.run_for(4 * SERVICE_NS);
     assert_eq!((a.open.get(), b.open.get()), (0, 0));
     assert_eq!(a.session().facts().held_back().queued, 0);
     end(&w, &[&a, &b]);
@@ -359,7 +348,7 @@ fn session_counts_latencies_of_reads_and_writes_alone() {
     let (reads, writes) = (facts.read_latency(), facts.write_latency());
     assert_eq!((count(&reads), count(&writes)), (0, 0));
     let commands = [h.send(0, &read16(0, 1), 512, &[]), h.send(0, &write16(1, 1), 0, &[1; 512])];
-    run_for(&w, 50 * MS);
+    w.run_for(50 * MS);
     for tag in commands {
         w.answer(&h, tag).good();
     }

@@ -1,13 +1,11 @@
 //! Commands that change a medium: exclusive access to their blocks, a truthful cache,
 //! uninterruptible formats and sanitizing, trays, drives, and units without a medium.
 
-use std::rc::Rc;
-
 use bio::Errno;
 use engine::lun::{OpenSpec, open_device};
 use engine::state_store::MemoryStore;
 use engine::{MediumState, Residual, TmFunction};
-use reactor::{SeededRandom, WaitFor, sim};
+use reactor::SeededRandom;
 use testkit::Seeds;
 
 use crate::world::*;
@@ -23,18 +21,6 @@ fn world_of(seed: u64, blocks: u64, spec: &OpenSpec) -> World {
     open_device(&mut w.control, &w.registry, "d0", spec).unwrap();
     w.map(&[(0, "d0", false)]);
     w
-}
-
-/// Lets time pass.
-fn pass(w: &World, ns: u64) {
-    let turn = |core: &'_ Rc<geom::Core>| {
-        let (reactor, core) = (core.reactor().clone(), core.clone());
-        sim::Actor::new(&reactor, move || {
-            core.turn(WaitFor::Peek);
-        })
-    };
-    let mut actors: Vec<_> = w.cores.iter().map(turn).collect();
-    w.sim.run(&mut actors, sim::Limits { ns, steps: 100_000 }, &mut || false);
 }
 
 /// COMPARE AND WRITE keeps its length in one byte.
@@ -345,7 +331,7 @@ fn a_sanitize_continues_through_resets_and_after_a_restart() {
     assert!(sense_of(&w).progress.unwrap() > first);
     // The command is aborted, the work is not.
     let tm = h1.manage(TmFunction::LunReset, 0, None);
-    pass(&w, 50_000_000);
+    w.pass(50_000_000);
     assert!(h1.outcome(tm).is_some() && h1.discarded(tag));
     assert_eq!(w.run(&h1, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
     assert_eq!(w.run(&h1, 0, &TUR, 0, &[]).asc(), (2, 0x04, 0x1B));

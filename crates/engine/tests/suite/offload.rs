@@ -6,22 +6,10 @@ use std::sync::Arc;
 
 use bio::{Errno, Op};
 use engine::{TmFunction, TmOutcome};
-use reactor::WaitFor;
-use reactor::sim::{Actor, Limits};
 use testkit::noise;
 
 use crate::lists::*;
 use crate::world::*;
-
-/// Time passes.
-fn pass(w: &World, ns: u64) {
-    // A task waits for the end of the period, so that virtual time advances.
-    let core = w.cores[0].clone();
-    drop(w.cores[0].reactor().spawn("time", async move { core.reactor().sleep(ns).await }));
-    let mut actors: Vec<Actor<'_>> =
-        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(WaitFor::Peek))).collect();
-    w.sim.run(&mut actors, Limits { ns, ..Limits::default() }, &mut || false);
-}
 
 /// `d0` and `d1` of 8192 blocks at LUN 0 and 1 of all initiators.
 fn two(seed: u64) -> (World, Arc<TestDisk>, Arc<TestDisk>) {
@@ -236,11 +224,11 @@ fn tokens_expire_can_be_deleted_and_are_bounded_in_number() {
     assert_eq!(use_token(&w, &h, &t, 0).asc(), (5, 0x23, 0x09), "DEL_TKN");
     odx(&w, &h, 0, 0x10, 1, &populate(false, 30, &[(10, 8)])).good();
     let t = info(&w, &h, 0, 1)[38..].to_vec();
-    pass(&w, 29_000_000_000);
+    w.pass(29_000_000_000);
     use_token(&w, &h, &t, 0).good();
-    pass(&w, 29_000_000_000);
+    w.pass(29_000_000_000);
     use_token(&w, &h, &t, 0).good();
-    pass(&w, 31_000_000_000);
+    w.pass(31_000_000_000);
     assert_eq!(use_token(&w, &h, &t, 0).asc(), (5, 0x23, 0x04), "nobody used it");
     let mut full = None;
     for i in 0..400 {

@@ -6,8 +6,6 @@ use std::sync::{Arc, Mutex};
 use engine::lun::{OpenSpec, close_device, open_device};
 use engine::state_store::{MemoryStore, RecordKind};
 use geom::Event;
-use reactor::WaitFor;
-use reactor::sim::{Actor, Limits};
 
 use crate::tuples::*;
 use crate::world::*;
@@ -55,14 +53,6 @@ fn kept(store: &Arc<MemoryStore>, blocks: u64, image: Option<&[u8]>) -> (World, 
     w.registry.set_state_store(store.clone());
     serve(&mut w, &spec(1));
     (w, disk)
-}
-
-fn pass(w: &World, ns: u64) {
-    let core = w.cores[0].clone();
-    drop(w.cores[0].reactor().spawn("time", async move { core.reactor().sleep(ns).await }));
-    let mut actors: Vec<Actor<'_>> =
-        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(WaitFor::Peek))).collect();
-    w.sim.run(&mut actors, Limits { ns, ..Limits::default() }, &mut || false);
 }
 
 fn capacity(w: &World, h: &Host) -> u64 {
@@ -257,10 +247,10 @@ fn marks_are_removed_when_idle_and_kept_during_writes() {
     assert_eq!(marks(&disk), 0);
     w.run(&h, 0, &write16(5, 1), 0, &[1; 512]).good();
     assert_eq!(marks(&disk), 1);
-    pass(&w, 20_000_000_000);
+    w.pass(20_000_000_000);
     assert_eq!(marks(&disk), 0);
     let before = disk.state().log.len();
-    pass(&w, 60_000_000_000);
+    w.pass(60_000_000_000);
     assert_eq!(disk.state().log.len(), before, "an idle unit is left alone");
     // A write that is under way keeps its mark; it is made durable before the mark is removed.
     disk.state().hold = true;
@@ -272,11 +262,11 @@ fn marks_are_removed_when_idle_and_kept_during_writes() {
         }
         w.release(&disk, 0);
     }
-    pass(&w, 30_000_000_000);
+    w.pass(30_000_000_000);
     assert_eq!(marks(&disk), 1);
     w.release_all(&disk);
     w.answer(&h, tag).good();
-    pass(&w, 20_000_000_000);
+    w.pass(20_000_000_000);
     assert_eq!(marks(&disk), 0);
     assert_eq!(disk.state().durable[6 * 512..7 * 512], [2; 512]);
     // The tuple is right for every initiator.
@@ -312,10 +302,10 @@ fn the_mark_of_a_failed_write_is_kept() {
     disk.state().fail = Some((SMALL_LEFT * 512, bio::Errno::Io));
     assert_ne!(w.run(&h, 0, &write16(10, 2), 0, &[2; 1024]).status, 0);
     disk.state().fail = None;
-    pass(&w, 30_000_000_000);
+    w.pass(30_000_000_000);
     assert_eq!(marks(&disk), 1);
     let before = disk.state().log.len();
-    pass(&w, 60_000_000_000);
+    w.pass(60_000_000_000);
     assert_eq!(disk.state().log.len(), before);
 }
 
@@ -327,7 +317,7 @@ fn format_unit_and_mark_cleaning_do_not_interfere() {
     let h = w.calm(0, "i1", &[0]);
     for round in 0..20u64 {
         w.run(&h, 0, &write16(5, 1), 0, &[1; 512]).good();
-        pass(&w, 4_900_000_000 + round * 10_000_000);
+        w.pass(4_900_000_000 + round * 10_000_000);
         w.run(&h, 0, &[4, 0x90, 0, 0, 0, 0], 0, &[0; 4]).good();
         w.run(&h, 0, &TUR, 0, &[]);
         assert_eq!(marks(&disk), 0);

@@ -305,6 +305,31 @@ impl World {
         }
     }
 
+    /// Runs the cores within limits, until `over`.
+    fn run_cores(&self, limits: sim::Limits, over: &mut dyn FnMut() -> bool) -> sim::Ended {
+        let turn = |core| {
+            let core: &Rc<Core> = core;
+            sim::Actor::new(core.reactor(), || core.turn(WaitFor::Peek))
+        };
+        let mut actors: Vec<sim::Actor<'_>> = self.cores.iter().map(turn).collect();
+        self.sim.run(&mut actors, limits, over)
+    }
+
+    /// So much time passes.
+    pub fn pass(&self, ns: u64) {
+        // A task waits for the end of the period, so that virtual time advances.
+        let core = self.cores[0].clone();
+        drop(self.cores[0].reactor().spawn("time", async move { core.reactor().sleep(ns).await }));
+        self.run_cores(sim::Limits { ns, ..sim::Limits::default() }, &mut || false);
+    }
+
+    /// At most so much time passes: less if there is no more work.
+    pub fn run_for(&self, ns: u64) {
+        let limits = sim::Limits { ns, steps: 50_000_000 };
+        let ended = self.run_cores(limits, &mut || false);
+        assert!(matches!(ended, sim::Ended::TimeUp | sim::Ended::Quiet), "{ended:?}");
+    }
+
     /// Sends and waits for the answer.
     pub fn run(
         &self,

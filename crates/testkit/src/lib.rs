@@ -5,6 +5,7 @@
 //! * [`cable`]: a virtual Ethernet cable.
 //! * [`contents`]: contents of disks that the guard against overwriting recognises.
 //! * [`clock`]: units of the clock, which are those of the product.
+//! * [`cores`]: cores of a simulated world, and their turns.
 //! * [`corpus`]: the folders of `fuzz/corpus`, replayed with seeded mutations.
 //! * [`disk`]: disks in memory, and providers of layers of a test's own.
 //! * [`Folder`]: a folder of one test.
@@ -19,6 +20,7 @@
 pub mod aoe;
 pub mod cable;
 pub mod contents;
+pub mod cores;
 pub mod corpus;
 pub mod disk;
 mod folder;

@@ -5,12 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bio::{Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
+use bio::{Bio, End, Errno, Flags, Op, Segs};
 use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
 use cam::{CamClass, Names, Path};
 use geom::{Access, Core, GraphControl, Inbox, Sink};
-use reactor::sim::{self, Actor};
-use reactor::{Reactor, SeededRandom, Token, WaitFor};
+use reactor::{SeededRandom, Token, sim};
 use testkit::Seeds;
 
 type List = Vec<(u64, Result<(), Errno>, Vec<u8>)>;
@@ -28,27 +27,14 @@ fn turn(cores: &[Rc<Core>], world: &sim::World, most: u64) {
     for core in cores {
         core.reactor().after(most, Token::default());
     }
-    let actor = |core: &Rc<Core>| {
-        let core = core.clone();
-        Actor::new(&core.reactor().clone(), move || core.turn(WaitFor::Forever))
-    };
-    let mut actors: Vec<Actor> = cores.iter().map(actor).collect();
     let limits = sim::Limits { ns: most, ..sim::Limits::default() };
-    world.run(&mut actors, limits, &mut || false);
+    world.run(&mut testkit::cores::actors(cores), limits, &mut || false);
 }
 
 /// Each core writes and reads sectors of its own, all at once.
 fn both_cores(seed: u64) -> (u64, u64) {
     let world = sim::World::new(seed);
-    let inbox = Arc::new(Inbox::default());
-    let (mut cores, mut mailers) = (Vec::new(), Vec::new());
-    for n in 0..2 {
-        let reactor = Reactor::simulated(&world, "test");
-        let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
-        let (core, mailer) = Core::new(n, reactor, pool, inbox.report());
-        cores.push(core);
-        mailers.push(mailer);
-    }
+    let (cores, mailers, inbox) = testkit::cores::start(&world, 2, 16 << 20);
     let (all, w, clock) = (cores.clone(), world.clone(), cores[0].reactor().clone());
     let wait = move |_: &Inbox, most: Duration| {
         turn(&all, &w, (most.as_nanos() as u64).min(2_000_000));

@@ -3,18 +3,18 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bio::{Bio, End, Errno, Flags, Op, Origin, Pool, PoolConfig, Segs, Status};
+use bio::{Bio, End, Errno, Flags, Op, Origin, Segs, Status};
 use geom::{
     Access, ConsumerId, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, ProviderId, Sink,
     Topology,
 };
+use reactor::Token;
 use reactor::model::Timing;
-use reactor::sim::{Actor, DelayedThread, Limits as RunLimits, World};
-use reactor::{Reactor, Token, WaitFor};
+use reactor::sim::{DelayedThread, Limits as RunLimits, World};
 use serde_json::{Value, json};
+use testkit::cores;
 
 use super::leaf::{BLOCK, Leaf, MS};
 
@@ -59,15 +59,6 @@ pub struct Lab {
     tags: Cell<u64>,
 }
 
-fn spin(world: &World, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -> bool) {
-    let actor = |core: &Rc<Core>| {
-        let own = core.clone();
-        Actor::new(core.reactor(), move || own.turn(WaitFor::Peek))
-    };
-    let mut actors: Vec<Actor> = cores.iter().map(actor).collect();
-    world.run(&mut actors, RunLimits { ns, steps: 10_000_000 }, stop);
-}
-
 /// Makes a user that has a provider open for writing.
 fn open(control: &mut GraphControl, name: &str, on: ProviderId) -> ConsumerId {
     let user = control.call(|t| {
@@ -86,15 +77,7 @@ impl Lab {
 
     pub fn with(seed: u64, count: usize, bytes: u64, timing: Timing, io_max: u32) -> Lab {
         let world = World::new(seed);
-        let inbox = Arc::new(Inbox::default());
-        let (mut cores, mut mailers) = (Vec::new(), Vec::new());
-        for i in 0..count {
-            let reactor = Reactor::simulated(&world, &format!("core{i}"));
-            let pool = Pool::new(PoolConfig { limit_bytes: 128 << 20 });
-            let (core, mailer) = Core::new(i as u32, reactor, pool, inbox.report());
-            cores.push(core);
-            mailers.push(mailer);
-        }
+        let (cores, mailers, inbox) = cores::start(&world, count, 128 << 20);
         let (w, c, clock) = (world.clone(), cores.clone(), world.clone());
         let held_up = DelayedThread::default();
         let wait = Box::new(move |inbox: &Inbox, most: Duration| {
@@ -102,7 +85,10 @@ impl Lab {
             if let Some(core) = c.first() {
                 core.reactor().after(ns, Token { kind: TICK, user_data: 0 });
             }
-            spin(&w, &c, ns, &mut || !inbox.is_empty() && held_up.continues(&w, HELD_UP));
+            let limits = RunLimits { ns, steps: 10_000_000 };
+            w.run(&mut cores::actors(&c), limits, &mut || {
+                !inbox.is_empty() && held_up.continues(&w, HELD_UP)
+            });
         });
         let mut control = GraphControl::new(mailers, inbox, wait, Box::new(move || clock.now()));
         testkit::disk::load(&mut control.topology);

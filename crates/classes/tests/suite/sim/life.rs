@@ -6,14 +6,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bio::{Errno, Pool, PoolConfig, Ticket};
+use bio::{Errno, Ticket};
 use geom::{
     Access, Class, ConsumerId, Core, Edge, Error, Event, Geom, GeomView, GraphControl, Inbox,
 };
-use reactor::sim::{Actor, DelayedThread, Limits as RunLimits, World};
-use reactor::{Reactor, SeededRandom, Token, WaitFor};
+use reactor::sim::{DelayedThread, Limits as RunLimits, World};
+use reactor::{SeededRandom, Token};
 use serde_json::Value;
 pub use testkit::clock::MS;
+use testkit::cores;
 
 use super::disk::{CLEANED, Disk, Watch};
 use super::known_sizes::Kept;
@@ -74,28 +75,14 @@ impl Life {
 
     pub fn with(seed: u64, count: usize, classes: Vec<Arc<dyn Class>>) -> Life {
         let world = World::new(seed);
-        let inbox = Arc::new(Inbox::default());
-        let (mut cores, mut mailers) = (Vec::new(), Vec::new());
-        for i in 0..count {
-            let reactor = Reactor::simulated(&world, &format!("core{i}"));
-            let pool = Pool::new(PoolConfig { limit_bytes: 8 << 20 });
-            let (core, mailer) = Core::new(i as u32, reactor, pool, inbox.report());
-            cores.push(core);
-            mailers.push(mailer);
-        }
+        let (cores, mailers, inbox) = cores::start(&world, count, 8 << 20);
         let fuse = Rc::new(Cell::new(u64::MAX));
         let (own, clock, burning) = (cores.clone(), world.clone(), fuse.clone());
         let (turns, lazy) = (world.clone(), Lazy::new(seed, &world));
         let wait = Box::new(move |inbox: &Inbox, most: Duration| {
             let ns = most.as_nanos() as u64;
             own[0].reactor().after(ns, Token { kind: TICK, user_data: 0 });
-            let mut actors: Vec<Actor> = own
-                .iter()
-                .map(|c| {
-                    let core = c.clone();
-                    Actor::new(c.reactor(), move || core.turn(WaitFor::Peek))
-                })
-                .collect();
+            let mut actors = cores::actors(&own);
             turns.run(&mut actors, RunLimits { ns, steps: 10_000_000 }, &mut || {
                 if CLEANED.get() == Watch::Seen {
                     CLEANED.set(Watch::Off);
@@ -356,13 +343,7 @@ fn interlude(world: &World, cores: &[Rc<Core>], seed: u64) -> Box<dyn FnMut()> {
     let mut random = SeededRandom::new(seed ^ 0x0e7);
     Box::new(move || {
         let mut turns = random.below(3) * 40;
-        let mut actors: Vec<Actor> = cores
-            .iter()
-            .map(|c| {
-                let core = c.clone();
-                Actor::new(c.reactor(), move || core.turn(WaitFor::Peek))
-            })
-            .collect();
+        let mut actors = cores::actors(&cores);
         let limits = RunLimits { ns: MS, steps: 10_000_000 };
         world.run(&mut actors, limits, &mut || {
             turns = turns.saturating_sub(1);

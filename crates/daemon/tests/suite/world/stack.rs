@@ -6,15 +6,15 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bio::{Pool, PoolConfig};
 use disks::DiskClass;
 use drivers::{Account, Driver, TargetSpec};
 use engine::lun::LunClass;
 use engine::{Engine, Registry};
 use geom::{Core, Error, GraphControl, Inbox};
 use reactor::sim::{Actor, Limits, World};
-use reactor::{Address, Reactor, Token, WaitFor};
+use reactor::{Address, Reactor, Token};
 use serde_json::{Value, json};
+use testkit::cores;
 
 use crate::world::nbd::address;
 use crate::world::shared::GROUPS;
@@ -86,11 +86,7 @@ fn second_portal() -> SocketAddr {
 
 /// Runs all reactors for `ns`, or until there is work for the control thread.
 fn spin(outside: &Outside, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -> bool) {
-    let mut actors: Vec<Actor> = Vec::new();
-    for core in cores {
-        let core = core.clone();
-        actors.push(Actor::new(&core.reactor().clone(), move || core.turn(WaitFor::Peek)));
-    }
+    let mut actors = cores::actors(cores);
     let reactors = outside.reactors.borrow().clone();
     actors.extend(reactors.iter().map(Actor::of_tasks));
     if let Some(first) = reactors.first() {
@@ -107,15 +103,7 @@ fn spin(outside: &Outside, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -
 impl Stack {
     /// A daemon without disks, targets and groups.
     pub fn start(outside: &Outside, shape: &Shape, store: Arc<SlowStore>) -> Stack {
-        let inbox = Arc::new(Inbox::default());
-        let (mut cores, mut mailers) = (Vec::new(), Vec::new());
-        for i in 0..shape.cores {
-            let reactor = Reactor::simulated(&outside.world, &format!("core{i}"));
-            let pool = Pool::new(PoolConfig { limit_bytes: shape.pool_bytes });
-            let (core, mailer) = Core::new(i as u32, reactor, pool, inbox.report());
-            cores.push(core);
-            mailers.push(mailer);
-        }
+        let (cores, mailers, inbox) = cores::start(&outside.world, shape.cores, shape.pool_bytes);
         let registry = Registry::new();
         registry.set_state_store(store);
         let drivers = drivers::all(&registry);

@@ -12,8 +12,7 @@ use disks::{DISK_CLASS, DiskClass};
 use geom::{
     Access, Class, ConsumerId, Core, Edge, Error, Finished, GraphControl, Inbox, ProviderId, Sink,
 };
-use reactor::sim::{self, Actor};
-use reactor::{Config, PortChoice, Reactor, SeededRandom, Token, WaitFor};
+use reactor::{Config, PortChoice, Reactor, SeededRandom, Token, WaitFor, sim};
 use serde_json::Value;
 
 pub struct World {
@@ -204,13 +203,8 @@ fn turner(cores: Vec<Rc<Core>>, world: Option<sim::World>) -> AdvanceWorld {
     Rc::new(move |most| {
         // Without it the clock would not move when nothing is left to happen.
         cores[0].reactor().after(most, Token::default());
-        let turn = |core: &Rc<Core>| {
-            let own = core.clone();
-            Actor::new(core.reactor(), move || own.turn(WaitFor::Forever))
-        };
-        let mut actors: Vec<Actor<'_>> = cores.iter().map(turn).collect();
         let limits = sim::Limits { ns: most, ..sim::Limits::default() };
-        world.run(&mut actors, limits, &mut || false);
+        world.run(&mut testkit::cores::actors(&cores), limits, &mut || false);
     })
 }
 

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::{Bio, End, Errno, Op, Pool, PoolConfig, Segs};
+use bio::{Bio, End, Errno, Op, Segs};
 use cam::CamClass;
 use drivers::bus::{self, LocalKind};
 use engine::lun::{OpenSpec, open_device};
@@ -16,11 +16,12 @@ use engine::{
     CloseReason, Command, Engine, GroupSpec, ItNexus, Login, LunSpec, Next, Registry, Response,
     TaskAttribute, TmFunction, TmOutcome, Transport,
 };
-use geom::{Access, Class, Core, Edge, GraphControl, Inbox, Sink};
-use reactor::sim::{Actor, Limits, World};
-use reactor::{Address, Reactor, SeededRandom, Token, WaitFor};
+use geom::{Access, Class, Core, Edge, GraphControl, Sink};
+use reactor::sim::{Limits, World};
+use reactor::{Address, SeededRandom, Token};
 use serde_json::json;
 
+use testkit::cores;
 use testkit::disk::Disk;
 
 use crate::common::disk;
@@ -78,14 +79,8 @@ fn turn(world: &World, cores: &[Rc<Core>], most: u64) {
     for core in cores {
         core.reactor().after(most, Token::default());
     }
-    let actor = |c: &Rc<Core>| {
-        let turning = c.clone();
-        (c.clone(), move || turning.turn(WaitFor::Peek))
-    };
-    let mut parts: Vec<_> = cores.iter().map(actor).collect();
-    let mut actors: Vec<Actor<'_>> =
-        parts.iter_mut().map(|(c, f)| Actor::new(c.reactor(), f)).collect();
-    world.run(&mut actors, Limits { ns: most, ..Limits::default() }, &mut || false);
+    let limits = Limits { ns: most, ..Limits::default() };
+    world.run(&mut cores::actors(cores), limits, &mut || false);
 }
 
 /// A request in flight: its sectors, and the byte that it writes.
@@ -119,15 +114,7 @@ struct Scene {
 impl Scene {
     fn new(seed: u64) -> Scene {
         let world = World::new(seed);
-        let inbox = Arc::new(Inbox::default());
-        let (mut cores, mut mailers) = (Vec::new(), Vec::new());
-        for id in 0..2 {
-            let reactor = Reactor::simulated(&world, &format!("core{id}"));
-            let pool = Pool::new(PoolConfig { limit_bytes: 4 << 20 });
-            let (core, mailer) = Core::new(id, reactor, pool, inbox.report());
-            cores.push(core);
-            mailers.push(mailer);
-        }
+        let (cores, mailers, inbox) = cores::start(&world, 2, 4 << 20);
         let (turning, of, clock) = (cores.clone(), world.clone(), world.clone());
         let mut control = GraphControl::new(
             mailers,

@@ -3,14 +3,14 @@
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use bio::{Pool, PoolConfig};
 use drivers::{Driver, TargetSpec};
 use engine::ids::ConfiguredIds;
 use engine::lun::{OpenSpec, open_device};
 use engine::{Engine, GroupSpec, LunSpec, Registry};
-use geom::{Core, GraphControl, Inbox};
+use geom::{Core, GraphControl};
 use reactor::sim::{Actor, Ended, Limits, World};
 use reactor::{Address, Reactor, WaitFor};
+use testkit::cores;
 use testkit::disk::Disk;
 
 use super::disk;
@@ -38,15 +38,7 @@ impl Plant {
 
     /// The same over another disk that is called `slow`.
     pub fn over(world: &World, add_disk: impl FnOnce(&mut GraphControl)) -> Plant {
-        let inbox = Arc::new(Inbox::default());
-        let (mut cores, mut mailers) = (Vec::new(), Vec::new());
-        for id in 0..2 {
-            let reactor = Reactor::simulated(world, &format!("core{id}"));
-            let pool = Pool::new(PoolConfig { limit_bytes: 4 << 20 });
-            let (core, mailer) = Core::new(id, reactor, pool, inbox.report());
-            cores.push(core);
-            mailers.push(mailer);
-        }
+        let (cores, mailers, inbox) = cores::start(world, 2, 4 << 20);
         let (turning, clock) = (cores.clone(), world.clone());
         let mut control = GraphControl::new(
             mailers,
@@ -99,11 +91,7 @@ impl Plant {
 
     /// Turns the cores and the tasks of `outside` until `over`.
     pub fn run(&self, world: &World, outside: &Reactor, over: &mut dyn FnMut() -> bool) -> Ended {
-        let actor = |core| {
-            let core: &Rc<Core> = core;
-            Actor::new(core.reactor(), || core.turn(WaitFor::Peek))
-        };
-        let mut actors: Vec<Actor<'_>> = self.cores.iter().map(actor).collect();
+        let mut actors = cores::actors(&self.cores);
         actors.push(Actor::of_tasks(outside));
         world.run(&mut actors, Limits::default(), over)
     }

@@ -8,14 +8,15 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bio::{Bio, Errno, Flags, Op, Origin, Pool, PoolConfig, Segs, Ticket};
+use bio::{Bio, Errno, Flags, Op, Origin, Pool, Segs, Ticket};
 use engine::lun::{OpenSpec, open_device};
 use engine::{
     CloseReason, Command, Engine, GroupSpec, ItNexus, Login, LunSpec, Next, ProtectionSpec,
     Registry, Residual, Response, TaskAttribute, TmFunction, TmOutcome, Transport,
 };
-use geom::{Core, Flow, GraphControl, Inbox, Layer, ProviderId};
-use reactor::{Reactor, WaitFor, sim};
+use geom::{Core, Flow, GraphControl, Layer, ProviderId};
+use reactor::{WaitFor, sim};
+use testkit::cores;
 use testkit::disk::Provider;
 use wire::scsi::{Asc, ProtectionType, Sense};
 
@@ -160,16 +161,7 @@ impl World {
 
     pub fn with_pool(seed: u64, limit_bytes: usize) -> World {
         let sim = sim::World::new(seed);
-        let inbox = Arc::new(Inbox::default());
-        let mut cores = Vec::new();
-        let mut mailers = Vec::new();
-        for id in 0..2 {
-            let reactor = Reactor::simulated(&sim, &format!("core{id}"));
-            let pool = Pool::new(PoolConfig { limit_bytes });
-            let (core, mailer) = Core::new(id, reactor, pool, inbox.report());
-            cores.push(core);
-            mailers.push(mailer);
-        }
+        let (cores, mailers, inbox) = cores::start(&sim, 2, limit_bytes);
         let turning = cores.clone();
         let clock = sim.clone();
         let control = GraphControl::new(
@@ -307,12 +299,7 @@ impl World {
 
     /// Runs the cores within limits, until `over`.
     fn run_cores(&self, limits: sim::Limits, over: &mut dyn FnMut() -> bool) -> sim::Ended {
-        let turn = |core| {
-            let core: &Rc<Core> = core;
-            sim::Actor::new(core.reactor(), || core.turn(WaitFor::Peek))
-        };
-        let mut actors: Vec<sim::Actor<'_>> = self.cores.iter().map(turn).collect();
-        self.sim.run(&mut actors, limits, over)
+        self.sim.run(&mut cores::actors(&self.cores), limits, over)
     }
 
     /// So much time passes.

@@ -6,13 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bio::{Attr, Bio, End, Flags, Op, Pool, PoolConfig, Segs, Status};
+use bio::{Attr, Bio, End, Flags, Op, Segs, Status};
 use geom::{
     Access, ConsumerId, Core, Create, Edge, Error, GeomId, GraphControl, Inbox, ProviderId,
     Reading, Sink,
 };
-use reactor::sim::{Actor, DelayedThread, Limits as RunLimits, World};
-use reactor::{Reactor, Token, WaitFor};
+use reactor::Token;
+use reactor::sim::{DelayedThread, Limits as RunLimits, World};
+use testkit::cores;
 
 use super::user::{Manner, User};
 use super::{Leaf, Log, MS};
@@ -64,17 +65,6 @@ pub struct Lab {
     tags: Cell<u64>,
 }
 
-fn spin(world: &World, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -> bool) {
-    let mut actors: Vec<Actor> = cores
-        .iter()
-        .map(|c| {
-            let core = c.clone();
-            Actor::new(c.reactor(), move || core.turn(WaitFor::Peek))
-        })
-        .collect();
-    world.run(&mut actors, RunLimits { ns, steps: 10_000_000 }, stop);
-}
-
 impl Lab {
     pub fn new(seed: u64) -> Lab {
         Lab::with_cores(seed, 1)
@@ -82,15 +72,7 @@ impl Lab {
 
     pub fn with_cores(seed: u64, count: usize) -> Lab {
         let world = World::new(seed);
-        let inbox = Arc::new(Inbox::default());
-        let (mut cores, mut mailers) = (Vec::new(), Vec::new());
-        for i in 0..count {
-            let reactor = Reactor::simulated(&world, &format!("core{i}"));
-            let pool = Pool::new(PoolConfig { limit_bytes: 32 << 20 });
-            let (core, mailer) = Core::new(i as u32, reactor, pool, inbox.report());
-            cores.push(core);
-            mailers.push(mailer);
-        }
+        let (cores, mailers, inbox) = cores::start(&world, count, 32 << 20);
         let (w, c, clock) = (world.clone(), cores.clone(), world.clone());
         let held_up = DelayedThread::default();
         let wait = Box::new(move |inbox: &Inbox, most: Duration| {
@@ -98,7 +80,10 @@ impl Lab {
             if let Some(core) = c.first() {
                 core.reactor().after(ns, Token { kind: TICK, user_data: 0 });
             }
-            spin(&w, &c, ns, &mut || !inbox.is_empty() && held_up.continues(&w, HELD_UP));
+            let limits = RunLimits { ns, steps: 10_000_000 };
+            w.run(&mut cores::actors(&c), limits, &mut || {
+                !inbox.is_empty() && held_up.continues(&w, HELD_UP)
+            });
         });
         let mut control = GraphControl::new(mailers, inbox, wait, Box::new(move || clock.now()));
         let ends = Rc::new(Ends::default());
@@ -116,7 +101,8 @@ impl Lab {
     /// Runs the cores, not the control thread, until nothing but timers far away is left.
     pub fn spin(&self, ns: u64) {
         self.cores[0].reactor().after(ns, Token { kind: TICK, user_data: 0 });
-        spin(&self.world, &self.cores, ns, &mut || false);
+        let limits = RunLimits { ns, steps: 10_000_000 };
+        self.world.run(&mut cores::actors(&self.cores), limits, &mut || false);
     }
 
     /// A disk that behaves as `leaf` defines.

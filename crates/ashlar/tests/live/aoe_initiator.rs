@@ -15,7 +15,7 @@ use reactor::{Config, PortChoice, Reactor, SeededRandom};
 use rig::proc::{self, Proc};
 
 use crate::fixture::bench::Bench;
-use crate::fixture::{Fixture, tool};
+use crate::fixture::{Fixture, ip, tool};
 
 const BYTES: u64 = 24 << 20;
 
@@ -39,10 +39,6 @@ struct Cable {
     /// Frames that arrived at either end, ours first.
     carried: Arc<[AtomicU64; 2]>,
     relay: Option<JoinHandle<()>>,
-}
-
-fn ip(line: &str) {
-    tool("ip", &line.split(' ').collect::<Vec<_>>(), "");
 }
 
 /// Carries frames of AoE between two interfaces.

@@ -8,10 +8,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use rig::proc::{self, free_port};
-use rig::testcu::{self, Expectations, Flavour, Outcome};
+use rig::testcu::{self, Flavour, Outcome};
 use rig::{Chap, Target};
 
-use crate::fixture::{Fixture, IQN, file_disk};
+use crate::fixture::{Fixture, IQN};
 use testkit::iscsi::initiator::Client;
 
 /// Fewest runs that pass. The file lists them.
@@ -255,13 +255,7 @@ fn libiscsi_suite_has_the_expected_outcomes() {
     let untold = report.skipped_everywhere();
     println!("{} tests skipped everywhere: {untold:?}", untold.len());
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/iscsi-test-cu.txt");
-    let expected = Expectations::read(&file).unwrap();
-    if let Some(path) = std::env::var_os("ASHLAR_TESTCU_WRITE") {
-        std::fs::write(path, expected.redraft(&report.results)).unwrap();
-    }
-    let differences = expected.differences(&report.results);
-    let text: Vec<String> = differences.iter().map(ToString::to_string).collect();
-    assert!(differences.is_empty(), "{}\n{}", report.summary(), text.join("\n"));
+    report.assert_expected(&file, "ASHLAR_TESTCU_WRITE");
     assert!(report.count(Outcome::Pass) >= PASS_MIN, "{}", report.summary());
     assert!(untold.is_empty(), "skipped everywhere: {untold:?}");
     fixture.assert_alive();
@@ -281,10 +275,7 @@ fn lun_reset(fixture: &Fixture) -> String {
 /// The lines of the file with `fail`, checked on the wire: our answers are right.
 #[test]
 fn expected_failures_are_faults_of_the_suite() {
-    let mut fixture = Fixture::alone("suite-proof");
-    fixture.image("d0.img", 64 << 20);
-    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    fixture.start();
+    let mut fixture = Fixture::alone("suite-proof").with_disk(64 << 20);
     let mut raw = Client::session(fixture.portal(), "iqn.2024-01.test:proof", IQN).unwrap();
     assert_eq!(raw.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
 

@@ -13,18 +13,9 @@ fn names(values: &serde_json::Value) -> Vec<String> {
     array(values).iter().map(|v| text(&v["name"])).collect()
 }
 
-/// A fixture that serves an unpartitioned disk d0 as LUN 0.
-fn plain(name: &str) -> Fixture {
-    let mut fixture = Fixture::new(name);
-    fixture.image("d0.img", DISK_BYTES);
-    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    fixture.start();
-    fixture
-}
-
 #[test]
 fn configuration_is_planned_applied_and_reverted() {
-    let mut fixture = plain("apply");
+    let mut fixture = Fixture::new("apply").with_disk(DISK_BYTES);
     fixture.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
     let before = fixture.ok(&["export"]);
 
@@ -60,7 +51,7 @@ fn configuration_is_planned_applied_and_reverted() {
 
 #[test]
 fn a_wrong_configuration_changes_nothing() {
-    let mut fixture = plain("wrong");
+    let mut fixture = Fixture::new("wrong").with_disk(DISK_BYTES);
     let (before, good) = (fixture.ok(&["export"]), file_disk("d0", "d0.img"));
     let load = Load::start(&fixture.url(0), DISK_BYTES);
     let same = |fixture: &Fixture| {
@@ -181,7 +172,7 @@ fn partitions_change_while_one_of_them_is_in_use() {
 
 #[test]
 fn sessions_access_and_load_are_listed() {
-    let mut fixture = plain("looking");
+    let mut fixture = Fixture::new("looking").with_disk(DISK_BYTES);
     let load = Load::start(&fixture.url(0), DISK_BYTES);
     let sessions = fixture.json(&["sessions"]);
     let live = array(&sessions["sessions"]);
@@ -226,7 +217,7 @@ fn sessions_access_and_load_are_listed() {
 
 #[test]
 fn layer_is_inserted_and_removed_while_an_initiator_writes() {
-    let mut fixture = plain("insert");
+    let mut fixture = Fixture::new("insert").with_disk(DISK_BYTES);
     let load = Load::start(&fixture.url(0), DISK_BYTES);
     for round in 0..5 {
         fixture.ashlar(&["geom", "nop", "insert", "name=slow", "provider=d0"]).ends(0);
@@ -259,7 +250,7 @@ fn layer_is_inserted_and_removed_while_an_initiator_writes() {
 
 #[test]
 fn inserted_scheduler_takes_the_disk_name_until_a_restart() {
-    let mut fixture = plain("sched");
+    let mut fixture = Fixture::new("sched").with_disk(DISK_BYTES);
     let disk = file_disk("d0", "d0.img");
     let class = |fixture: &Fixture, name: &str| fixture.provider(name).map(|(class, _)| class);
     let identity = |fixture: &Fixture| peer::iscsi_inq(&fixture.url(0), Some(0x83)).unwrap();
@@ -309,7 +300,7 @@ fn inserted_scheduler_takes_the_disk_name_until_a_restart() {
 
 #[test]
 fn stop_flushes_writes_and_a_restart_restores_the_same_state() {
-    let mut fixture = plain("restart");
+    let mut fixture = Fixture::new("restart").with_disk(DISK_BYTES);
     let second = fixture.ashlar(&["serve"]).ends(1);
     second.complains(&["ASH-0041"]);
     // Nor is a portal shared with a daemon that has another socket and other disks.
@@ -366,7 +357,7 @@ fn stop_flushes_writes_and_a_restart_restores_the_same_state() {
 
 #[test]
 fn verbs_print_json_and_help() {
-    let mut fixture = plain("json");
+    let mut fixture = Fixture::new("json").with_disk(DISK_BYTES);
     let part = |words: &str| -> Vec<String> { words.split(' ').map(str::to_owned).collect() };
     let lines = [
         "status",

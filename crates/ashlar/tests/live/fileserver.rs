@@ -13,7 +13,7 @@ use bio::Segs;
 use reactor::{Config, PortChoice, Reactor};
 use rig::proc::{self, Proc};
 
-use crate::fixture::{Fixture, ninep, tool};
+use crate::fixture::{Fixture, ip, ninep, tool};
 use crate::foreign_targets::wait_for_status;
 
 /// Longest way of a change from a server to where it is looked for.
@@ -396,10 +396,6 @@ struct Shelves {
     near: String,
     far: String,
     space: String,
-}
-
-fn ip(line: &str) {
-    tool("ip", &line.split(' ').collect::<Vec<_>>(), "");
 }
 
 impl Shelves {

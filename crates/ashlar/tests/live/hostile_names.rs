@@ -46,10 +46,7 @@ fn assert_log_is_plain(fixture: &mut Fixture) {
 
 #[test]
 fn control_characters_in_an_iqn_are_not_printed() {
-    let mut fixture = Fixture::new("hostile-iqn");
-    fixture.image("d0.img", 1 << 20);
-    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    fixture.start();
+    let mut fixture = Fixture::new("hostile-iqn").with_disk(1 << 20);
     let good = "iqn.2026-11.test:host";
     let hostile = format!("iqn.2026-11.test:{HOSTILE}");
     for (initiator, target) in [(hostile.as_str(), IQN), (good, hostile.as_str())] {

@@ -8,6 +8,7 @@ use std::process::Command;
 use rig::peer;
 
 use crate::fixture::{Fixture, IQN, file_disk};
+use crate::reservations::login;
 use testkit::iscsi::initiator::Client;
 
 const DISK_BYTES: u64 = 4 << 20;
@@ -47,13 +48,6 @@ fn forget_attributes(path: &Path) {
     fs::rename(copy, path).unwrap();
 }
 
-/// An initiator that has no unit attention pending.
-fn login(fixture: &Fixture, name: &str) -> Client {
-    let mut raw = Client::session(fixture.portal(), name, IQN).unwrap();
-    assert_eq!(raw.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
-    raw
-}
-
 /// PERSISTENT RESERVE OUT with APTPL: registers a key, then reserves.
 fn reserve(fixture: &Fixture) {
     let mut raw = login(fixture, "iqn.2024-01.test:a");
@@ -74,17 +68,9 @@ fn is_reserved(fixture: &Fixture) -> bool {
     raw.scsi(&write, 0, &[7; 512]).unwrap().status == CONFLICT
 }
 
-fn build_fixture(name: &str) -> Fixture {
-    let mut fixture = Fixture::new(name);
-    fixture.image("d0.img", DISK_BYTES);
-    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    fixture.start();
-    fixture
-}
-
 #[test]
 fn identity_and_reservations_survive_rename_move_and_lost_records() {
-    let mut fixture = build_fixture("identities");
+    let mut fixture = Fixture::new("identities").with_disk(DISK_BYTES);
     let first = serial(&fixture, 0);
     let pages = names(&fixture, 0);
     assert_eq!(first.len(), 16, "{first}");
@@ -151,7 +137,7 @@ fn daemons_of_one_machine_give_their_disks_different_identities() {
 
 #[test]
 fn identity_beside_the_image_is_found_and_moves_with_it() {
-    let mut fixture = build_fixture("identities-beside");
+    let mut fixture = Fixture::new("identities-beside").with_disk(DISK_BYTES);
     let first = serial(&fixture, 0);
     fixture.stop();
     // As on a file system without attributes, and with another daemon's state folder.
@@ -221,7 +207,7 @@ fn disk_identities_survive_an_upgrade() {
 
 #[test]
 fn copy_of_an_image_is_not_exported_beside_it() {
-    let mut fixture = build_fixture("identities-copy");
+    let mut fixture = Fixture::new("identities-copy").with_disk(DISK_BYTES);
     let first = serial(&fixture, 0);
     copy_whole(&fixture.path("d0.img"), &fixture.path("a.img"));
     let both = format!("{}\n{}", file_disk("d0", "d0.img"), file_disk("a", "a.img"));
@@ -299,7 +285,7 @@ fn has(page: &[u8], kind: u8, body: &[u8]) -> bool {
 
 #[test]
 fn configured_serials_and_names_are_reported_to_initiators() {
-    let mut fixture = build_fixture("identities-given");
+    let mut fixture = Fixture::new("identities-given").with_disk(DISK_BYTES);
     let first = serial(&fixture, 0);
     let disk = file_disk("d0", "d0.img");
     let unit = |rest: &str| format!("{disk}\n[[unit]]\nprovider = \"d0\"\n{rest}\n");

@@ -52,7 +52,7 @@ fn build_fixture(name: &str, groups: &str) -> Fixture {
 }
 
 /// A remote nexus that has no unit attention pending.
-fn remote(fixture: &Fixture) -> Client {
+pub fn remote(fixture: &Fixture) -> Client {
     let mut raw = Client::session(fixture.portal(), REMOTE, IQN).unwrap();
     raw.must(&[0; 6], 0);
     raw

@@ -12,6 +12,7 @@ use wire::scsi::Sense;
 
 use crate::fixture;
 use crate::fixture::{CommandOutput, Fixture, IQN, file_disk};
+use crate::local_bus::remote;
 use testkit::iscsi::initiator::Client;
 
 /// 32,768 blocks.
@@ -40,12 +41,6 @@ fn build_fixture(name: &str, disk: &str, group: &str) -> Fixture {
     let is_present = || fixture.ok(&["cam", "devlist"]).contains(",here)");
     fixture.until("the bus has its disk", SOON, is_present);
     fixture
-}
-
-fn remote(fixture: &Fixture) -> Client {
-    let mut raw = Client::session(fixture.portal(), REMOTE, IQN).unwrap();
-    raw.must(&[0; 6], 0);
-    raw
 }
 
 /// Data of a command.

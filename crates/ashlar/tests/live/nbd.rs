@@ -4,11 +4,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command};
 
 use rig::proc::{self, free_port};
 use serde_json::{Value, json};
 
+use crate::fixture::load::qemu_io;
 use crate::fixture::{Fixture, IQN, array, file_disk, has_controls, text, tool};
 use testkit::iscsi::initiator::Client;
 
@@ -28,13 +29,8 @@ struct Nbd {
 
 impl Nbd {
     fn enter(url: &str) -> Nbd {
-        // Its output is written to a pipe, a line at a time.
-        let mut command = Command::new(proc::tool("stdbuf").unwrap());
-        command.arg("-oL").arg(proc::tool("qemu-io").unwrap()).args(["-f", "raw", url]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut child = command.spawn().unwrap();
-        let (to, from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let mut nbd = Nbd { child, to, from: BufReader::new(from) };
+        let (child, to, from) = qemu_io(url);
+        let mut nbd = Nbd { child, to, from };
         // It answers when the handshake is over.
         nbd.ask("length");
         nbd

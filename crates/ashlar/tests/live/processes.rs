@@ -208,10 +208,7 @@ fn process_with_many_threads_is_one_client_with_a_fair_share() {
 /// One scans, the other writes; by its name, or its name and unit, each is a client.
 #[test]
 fn initiator_is_one_client_with_a_fair_share() {
-    let mut fixture = Fixture::alone("initiators");
-    fixture.image("d0.img", DISK_BYTES);
-    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    fixture.start();
+    let mut fixture = Fixture::alone("initiators").with_disk(DISK_BYTES);
     // A wrong name inserts no scheduler.
     fixture.ashlar(&["sched", "insert", "d0", "d9"]).ends(1).complains(&["d9"]);
     fixture.ashlar(&["sched", "list", "d0.sched."]).ends(1);

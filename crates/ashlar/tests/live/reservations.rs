@@ -34,14 +34,6 @@ fn read(raw: &mut Client, action: u8) -> Vec<u8> {
     ended.data
 }
 
-fn build_fixture(name: &str) -> Fixture {
-    let mut fixture = Fixture::new(name);
-    fixture.image("d0.img", DISK_BYTES);
-    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    fixture.start();
-    fixture
-}
-
 /// The file of the newest record.
 fn record(fixture: &Fixture) -> std::path::PathBuf {
     let files = std::fs::read_dir(fixture.path("units")).unwrap();
@@ -52,7 +44,7 @@ fn record(fixture: &Fixture) -> std::path::PathBuf {
 
 #[test]
 fn test_12_reservation_survives_kill_9_after_good() {
-    let mut fixture = build_fixture("reservations");
+    let mut fixture = Fixture::new("reservations").with_disk(DISK_BYTES);
     let mut a = login(&fixture, "iqn.2024-01.test:a");
     assert_eq!(out(&mut a, 6, 0, 0, 1).status, 0);
     assert_eq!(out(&mut a, 1, 5, 1, 0).status, 0);
@@ -89,7 +81,7 @@ fn test_12_reservation_survives_kill_9_after_good() {
 
 #[test]
 fn test_12_torn_file_is_reported_and_a_failed_save_is_an_error() {
-    let mut fixture = build_fixture("reservations-torn");
+    let mut fixture = Fixture::new("reservations-torn").with_disk(DISK_BYTES);
     let mut a = login(&fixture, "iqn.2024-01.test:a");
     assert_eq!(out(&mut a, 6, 0, 0, 1).status, 0);
     assert_eq!(out(&mut a, 1, 3, 1, 0).status, 0);

@@ -11,7 +11,7 @@ use rig::peer::qemu_io;
 use rig::relay::{Cable, Relay};
 
 use crate::fixture::bench::Bench;
-use crate::fixture::{Fixture, gave, tool};
+use crate::fixture::{Fixture, gave, ip};
 
 const BYTES: u64 = 24 << 20;
 const LIMIT: Duration = Duration::from_secs(40);
@@ -20,10 +20,6 @@ const LIMIT: Duration = Duration::from_secs(40);
 pub struct Wire {
     pub near: String,
     pub far: String,
-}
-
-fn ip(line: &str) {
-    tool("ip", &line.split(' ').collect::<Vec<_>>(), "");
 }
 
 impl Wire {

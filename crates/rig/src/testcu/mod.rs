@@ -20,6 +20,7 @@ mod flavour;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -165,6 +166,19 @@ impl Report {
         let ran: BTreeSet<&str> = ran.map(|result| result.name.as_str()).collect();
         let all: BTreeSet<&str> = self.results.iter().map(|r| r.name.as_str()).collect();
         all.difference(&ran).copied().collect()
+    }
+
+    /// Asserts that the results are those of a file. If the environment variable `redraft` names
+    /// another file, writes the present results to it.
+    #[track_caller]
+    pub fn assert_expected(&self, file: &Path, redraft: &str) {
+        let expected = Expectations::read(file).unwrap_or_else(|e| panic!("{e:#}"));
+        if let Some(path) = std::env::var_os(redraft) {
+            std::fs::write(path, expected.redraft(&self.results)).expect("a writable file");
+        }
+        let differences = expected.differences(&self.results);
+        let text: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        assert!(differences.is_empty(), "{}\n{}", self.summary(), text.join("\n"));
     }
 
     /// One line with all counts.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rig::peer::{self, Load, Store, Tgt, TgtConfig};
 use rig::proc::{self, Scratch};
-use rig::testcu::{self, Expectations, Flavour, Outcome};
+use rig::testcu::{self, Flavour, Outcome};
 use rig::{Chap, packages};
 
 const DISK_BYTES: u64 = 256 << 20;
@@ -29,13 +29,7 @@ fn conformance_results_of_tgt_match_the_expectations() {
     let report = testcu::run_all(&[Flavour::new("thin", tgt.target().url())]).unwrap();
     println!("iscsi-test-cu against tgt: {}", report.summary());
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tgt-testcu.txt");
-    let expected = Expectations::read(&file).unwrap();
-    if let Some(path) = std::env::var_os("RIG_TESTCU_WRITE") {
-        std::fs::write(path, expected.redraft(&report.results)).unwrap();
-    }
-    let differences = expected.differences(&report.results);
-    let text: Vec<String> = differences.iter().map(ToString::to_string).collect();
-    assert!(differences.is_empty(), "{}", text.join("\n"));
+    report.assert_expected(&file, "RIG_TESTCU_WRITE");
     assert!(report.count(Outcome::Pass) >= 165, "{}", report.summary());
 }
 

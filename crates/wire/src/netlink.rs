@@ -149,7 +149,6 @@ pub enum KernelMessage<'a> {
     },
     /// A message of a family.
     Message {
-        /// The family's number.
         family: u16,
         command: u8,
         /// For [`attribute`].

@@ -216,7 +216,6 @@ pub enum AsyncEvent {
     Vendor(u8),
 }
 
-/// Asynchronous Message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsyncMessage {
     pub event: AsyncEvent,
@@ -289,7 +288,6 @@ pub enum Response {
     Logout(LogoutResponse),
     /// Ready To Transfer.
     R2t(R2t),
-    /// Asynchronous Message.
     Async(AsyncMessage),
     Reject(Reject),
 }

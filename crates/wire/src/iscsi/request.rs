@@ -356,7 +356,6 @@ impl Pdu for Snack {
 pub enum Request<'a> {
     NopOut(NopOut),
     ScsiCommand(CommandPdu<'a>),
-    /// Task management.
     Task(TaskRequest),
     Login(LoginRequest),
     Text(TextRequest),

@@ -48,11 +48,9 @@ pub struct BlockSizes {
 /// The result of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Bytes of the export.
     pub size: u64,
     /// Transmission flags ([`export_flag`]).
     pub flags: u16,
-    /// Form of headers.
     pub form: Form,
     /// Number of the context `base:allocation`; `None`: BLOCK_STATUS may not be sent.
     pub allocation: Option<u32>,
@@ -67,7 +65,6 @@ impl Terms {
     }
 }
 
-/// Progress of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// More bytes are needed.

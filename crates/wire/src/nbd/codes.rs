@@ -6,11 +6,9 @@ pub const MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
 pub const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
 /// First word of the reply to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// First word of a request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
 /// First word of a request with an extended header.
 pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
-/// First word of a simple reply.
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 /// First word of a chunk of a structured reply.
 pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
@@ -131,7 +129,6 @@ pub const ALLOCATION_CONTEXT: &str = "base:allocation";
 /// Its number once it was negotiated.
 pub const ALLOCATION_ID: u32 = 1;
 
-/// Errors of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Error {

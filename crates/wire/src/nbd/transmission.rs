@@ -7,7 +7,6 @@ use super::codes::{
 use crate::bytes::Reader;
 use crate::error::WireError;
 
-/// Bytes of a request's header.
 pub const REQUEST_LEN: usize = 28;
 
 pub const EXTENDED_REQUEST_LEN: usize = 32;
@@ -34,10 +33,8 @@ pub fn request_len(form: Form) -> usize {
     }
 }
 
-/// The header of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Command flags.
     pub flags: u16,
     /// Type.
     pub kind: u16,

@@ -49,14 +49,12 @@ pub mod fatal {
     pub const UNSUPPORTED: u16 = 6;
 }
 
-/// Opcodes of admin commands.
 pub mod admin {
     pub const GET_LOG_PAGE: u8 = 0x02;
     pub const IDENTIFY: u8 = 0x06;
     pub const ABORT: u8 = 0x08;
     pub const SET_FEATURES: u8 = 0x09;
     pub const GET_FEATURES: u8 = 0x0a;
-    /// Asynchronous Event Request.
     pub const ASYNC_EVENT: u8 = 0x0c;
     pub const KEEP_ALIVE: u8 = 0x18;
     /// Fabrics commands of any kind; on every queue.
@@ -126,7 +124,6 @@ pub mod feature {
     pub const TEMPERATURE: u8 = 0x04;
     pub const ERROR_RECOVERY: u8 = 0x05;
     pub const WRITE_CACHE: u8 = 0x06;
-    /// Number of queues.
     pub const QUEUES: u8 = 0x07;
     /// Write atomicity normal.
     pub const ATOMICITY: u8 = 0x0a;
@@ -135,7 +132,6 @@ pub mod feature {
     pub const KEEP_ALIVE: u8 = 0x0f;
     /// Host behavior support: 512 bytes of data.
     pub const HOST_BEHAVIOR: u8 = 0x16;
-    /// Host identifier.
     pub const HOST_ID: u8 = 0x81;
 }
 

@@ -95,7 +95,6 @@ impl Command {
     }
 }
 
-/// The end of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     /// Dwords 0 and 1: the command-specific result.

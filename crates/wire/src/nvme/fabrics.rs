@@ -4,7 +4,6 @@ use super::codes::VERSION;
 use super::command::Command;
 use super::page::{Page, field};
 
-/// Bytes of Connect's data.
 pub const CONNECT_LEN: usize = 1024;
 
 /// Longest NQN, bytes.

@@ -25,7 +25,6 @@ pub struct Framer {
 /// The lengths of a PDU, which are right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// The common header.
     pub common: Common,
     /// Bytes of the header with its digest.
     pub header_len: usize,

@@ -162,7 +162,6 @@ pub struct NvmLimits {
 }
 
 impl NvmLimits {
-    /// Writes the structure.
     pub fn encode(&self) -> Vec<u8> {
         let mut page = Page::new(IDENTIFY_LEN);
         page.u8(1, self.zeroes_shift).u8(3, self.ranges);

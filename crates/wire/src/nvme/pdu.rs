@@ -18,7 +18,6 @@ const VERSION: u16 = 0;
 /// Largest HPDA and CPDA: data begins at a multiple of 128 bytes.
 const ALIGNMENT_MAX: u8 = 31;
 
-/// The common header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Common {
     /// PDU-Type.
@@ -137,7 +136,6 @@ pub struct Data {
 }
 
 impl Data {
-    /// Bytes of the header.
     pub const LEN: usize = 24;
 
     pub fn decode(b: &[u8; Data::LEN]) -> Data {

@@ -42,7 +42,6 @@ impl CdbError {
         CdbError::Field { byte: u16::try_from(byte).unwrap_or(u16::MAX), bit }
     }
 
-    /// The sense data to answer with.
     pub fn sense(self) -> Sense {
         match self {
             CdbError::Opcode => Sense::new(asc::INVALID_OPCODE),
@@ -125,22 +124,17 @@ pub enum SanitizeAction {
 /// Which values of mode pages are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageControl {
-    /// Current values.
     Current,
     /// A mask of the changeable bits.
     Changeable,
-    /// Default values.
     Default,
-    /// Saved values.
     Saved,
 }
 
 /// Which values of log parameters are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogControl {
-    /// Threshold values.
     Threshold,
-    /// Cumulative values.
     Cumulative,
     DefaultThreshold,
     DefaultCumulative,

@@ -1,6 +1,5 @@
 //! Sense keys and additional sense codes, by their standard names (SPC-4 section 4.5, annex F).
 
-/// A sense key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Key {
@@ -14,7 +13,6 @@ pub enum Key {
     UnitAttention = 0x6,
     DataProtect = 0x7,
     BlankCheck = 0x8,
-    /// Vendor specific.
     Vendor = 0x9,
     CopyAborted = 0xa,
     AbortedCommand = 0xb,

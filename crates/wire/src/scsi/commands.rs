@@ -78,7 +78,6 @@ pub struct CommandInfo {
     /// CDB usage data (SPC-4 6.35.3), as long as the CDB. Byte 0 is the opcode, then one bit for
     /// each CDB bit that is evaluated. The service action is given by its value.
     pub usage: &'static [u8],
-    /// Direction of the data.
     pub direction: Direction,
     /// Under which reservations and port states it runs.
     pub access: Access,

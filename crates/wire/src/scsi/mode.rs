@@ -69,9 +69,7 @@ impl ModeState {
 /// The four sets of values, and other facts that pages report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModeBlock {
-    /// Current values.
     pub current: ModeState,
-    /// Default values.
     pub default: ModeState,
     /// Saved values; they hold after a reset.
     pub saved: ModeState,

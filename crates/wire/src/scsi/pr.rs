@@ -19,7 +19,6 @@ pub const PR_OUT_LEN_MAX: u32 = 64 * 1024;
 /// Length of a list without TransportIDs.
 pub const PR_OUT_LEN: u32 = 24;
 
-/// Type of a persistent reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum PrType {

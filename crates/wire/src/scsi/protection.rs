@@ -18,7 +18,6 @@ pub struct Tuple {
     pub guard: u16,
     /// Application tag.
     pub app: u16,
-    /// Reference tag.
     pub reference: u32,
 }
 
@@ -83,7 +82,6 @@ pub struct Protect {
     pub guard: bool,
     /// The application tag is checked, where its value is known.
     pub app: bool,
-    /// The reference tag is checked.
     pub reference: bool,
 }
 

@@ -42,7 +42,6 @@ impl Status {
         })
     }
 
-    /// The code on the wire.
     pub fn code(self) -> u8 {
         self as u8
     }

@@ -74,7 +74,6 @@ impl TransportId {
         }
     }
 
-    /// Its bytes in parameter data.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

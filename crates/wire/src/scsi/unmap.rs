@@ -44,7 +44,6 @@ impl<'a> UnmapList<'a> {
         self.descriptors.len()
     }
 
-    /// Whether there is nothing to unmap.
     pub fn is_empty(&self) -> bool {
         self.descriptors.is_empty()
     }

@@ -53,7 +53,6 @@ pub struct Limits {
     pub write_same_max: u64,
     /// WSNZ: WRITE SAME with 0 blocks is refused.
     pub write_same_nonzero: bool,
-    /// Provisioning type.
     pub provisioning: Provisioning,
     /// UNMAP is served (LBPU).
     pub unmap: bool,
@@ -74,7 +73,6 @@ pub struct Limits {
 /// The data that the pages are built from.
 #[derive(Clone, Copy, Debug)]
 pub struct Vpd<'a> {
-    /// The identity of the unit.
     pub identity: &'a Identity,
     pub limits: &'a Limits,
 }

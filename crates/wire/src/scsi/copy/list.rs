@@ -128,9 +128,7 @@ pub enum Segment {
         destination: u16,
         /// Number of bytes; 0 moves nothing.
         bytes: u32,
-        /// First block of the source.
         source_lba: u64,
-        /// First block of the destination.
         destination_lba: u64,
         /// First byte in the source's block.
         source_offset: u16,

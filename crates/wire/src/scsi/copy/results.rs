@@ -48,7 +48,6 @@ pub struct CopyProgress<'a> {
     pub status: CopyState,
     /// Service action of the command that began it.
     pub action: u8,
-    /// Segments done.
     pub segments: u16,
     /// Requests done, modulo 65536.
     pub operations: u16,

@@ -1,6 +1,5 @@
 //! Bits of [`crate::ItlNexus::flags`]: the conditions that can keep a command from running.
 
-/// A unit attention waits.
 pub const ATTENTION: u32 = 1;
 /// A reservation keeps this nexus from commands that [`wire::scsi::Persistent::Read`] stops.
 pub const RESERVED_READ: u32 = 1 << 1;

@@ -10,7 +10,6 @@ use crate::task::set::Span;
 pub struct Blocks {
     /// `Op::Read` or `Op::Write`.
     pub op: Op,
-    /// First logical block.
     pub lba: u64,
     /// Blocks; the range was checked, the length is within [`crate::TRANSFER_MAX`].
     pub blocks: u32,

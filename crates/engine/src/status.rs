@@ -3,7 +3,6 @@
 use bio::{Errno, Op};
 use wire::scsi::{Asc, Sense, Status, asc};
 
-/// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     Good,
@@ -19,7 +18,6 @@ impl Ending {
         Ending::Check(Sense::new(code))
     }
 
-    /// The status byte.
     pub fn status(&self) -> Status {
         match self {
             Ending::Good => Status::Good,

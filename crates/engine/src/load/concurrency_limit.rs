@@ -36,7 +36,6 @@ const LIMIT_MIN: u64 = 2;
 /// Largest limit; a unit that wants a larger one has none.
 const LIMIT_MAX: u32 = 4096;
 
-/// No limit.
 pub(crate) const UNLIMITED: u32 = u32::MAX;
 
 /// Part of the best rate that a lower limit must keep, per thousand.

@@ -177,7 +177,6 @@ pub enum RefusalReason {
     TargetGone,
 }
 
-/// A refused login.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// For control flow.

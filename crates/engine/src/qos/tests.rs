@@ -25,7 +25,6 @@ struct Harness {
     number: u64,
     /// Cost of the requests that each seat has sent.
     sent: Vec<u64>,
-    /// Largest cost of each seat.
     largest: Vec<u64>,
     /// Costs sent by two seats at the time when both had begun to have requests waiting all the
     /// time.

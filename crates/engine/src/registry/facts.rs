@@ -21,7 +21,6 @@ pub(crate) struct CommandEntry {
 /// One outstanding command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommandView {
-    /// The transport's tag.
     pub tag: u32,
     /// Operation code.
     pub opcode: u8,
@@ -31,7 +30,6 @@ pub struct CommandView {
     pub age_ns: u64,
 }
 
-/// Counters of one session.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counters {
     /// Commands that arrived.
@@ -94,15 +92,12 @@ pub struct SessionFacts {
     pub number: u64,
     /// Core that serves it.
     pub core: u32,
-    /// Driver of the target.
     pub driver: String,
     pub target: String,
     pub initiator: String,
     /// Port of the initiator as its transport names it (iSCSI: ISID).
     pub port_id: Vec<u8>,
-    /// Our address.
     pub portal: Address,
-    /// The initiator's address.
     pub from: Address,
     /// Labels that the transport displays: digests, authentication.
     pub labels: Vec<(&'static str, String)>,

@@ -13,7 +13,6 @@ use super::Registry;
 /// The unit of a former name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Former {
-    /// Serial number of the unit.
     pub serial: String,
     /// Current name of its provider.
     pub provider: String,
@@ -25,7 +24,6 @@ impl Registry {
         *self.former.lock() = all;
     }
 
-    /// All former names.
     pub fn all_former(&self) -> BTreeMap<String, Former> {
         self.former.lock().clone()
     }

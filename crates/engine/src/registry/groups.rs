@@ -47,7 +47,6 @@ pub struct LunSpec {
 pub struct GroupSpec {
     /// Name, unique in its target.
     pub name: String,
-    /// Patterns of initiator names.
     pub initiators: Vec<String>,
     /// Rules for portals ([`PortalRule`]); empty means all.
     pub portals: Vec<String>,
@@ -117,7 +116,6 @@ impl LunMapView {
     }
 }
 
-/// One access group.
 pub struct Group {
     pub name: String,
     /// Who belongs to it.
@@ -144,7 +142,6 @@ impl Group {
     }
 }
 
-/// All groups of one target.
 pub struct Groups {
     groups: Vec<Group>,
     /// View of initiators that belong to no group.

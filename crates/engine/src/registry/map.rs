@@ -201,7 +201,6 @@ impl LunMap {
         self.len == 0
     }
 
-    /// The entry of a number.
     #[inline]
     pub fn get(&self, lun: u64) -> Option<&Arc<LunEntry>> {
         if lun >> (BITS * (self.height + 1)) != 0 {

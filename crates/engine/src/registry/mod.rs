@@ -73,7 +73,6 @@ pub const DENIED_MAX: usize = 256;
 pub const TARGETS_MAX: usize = 65_000;
 
 pub struct TargetPort {
-    /// Name of its driver.
     pub driver: String,
     /// Its name, as initiators log in to it.
     pub name: String,
@@ -117,7 +116,6 @@ pub struct Denied {
     /// When, ns of the cores' clock.
     pub at_ns: u64,
     pub driver: String,
-    /// The requested target.
     pub target: String,
     /// The name given.
     pub initiator: String,

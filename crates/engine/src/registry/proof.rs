@@ -26,7 +26,6 @@ impl std::fmt::Debug for Account {
 /// Both directions of a proof.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChapAccounts {
-    /// Account of the initiator.
     pub account: Account,
     /// Account of this side when the initiator requires it; `None`: the account of its target.
     pub mutual: Option<Account>,

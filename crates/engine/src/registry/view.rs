@@ -25,7 +25,6 @@ pub struct RegistryView {
     pub targets: Vec<TargetView>,
     /// Target port groups by growing identifier.
     pub port_groups: Vec<PortGroupView>,
-    /// Devices by name.
     pub devices: Vec<DeviceView>,
     /// Sessions, oldest first. Counters and commands are read through the facts.
     pub sessions: Vec<Arc<SessionFacts>>,
@@ -61,7 +60,6 @@ pub struct PortGroupView {
     pub explicit: bool,
 }
 
-/// An access group.
 pub struct GroupView {
     pub name: String,
     /// Its patterns.

@@ -10,13 +10,11 @@ use super::state::{
 /// A PERSISTENT RESERVE OUT command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Service action.
     pub action: PrOutAction,
     /// SCOPE field; only 0, the logical unit, is known.
     pub scope: u8,
     /// TYPE field.
     pub kind: u8,
-    /// The parameter list.
     pub list: PrOutList,
 }
 

@@ -12,7 +12,6 @@ pub const REGISTRATIONS_MAX: usize = 4096;
 /// An I_T nexus by the names of its ports: the owner of a registration (P4).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity {
-    /// Initiator port.
     pub port: TransportId,
     /// Relative target port identifier.
     pub target: u16,
@@ -157,7 +156,6 @@ impl Reservations {
         self.keys.is_empty() && self.legacy.is_none()
     }
 
-    /// The key of a registration.
     pub fn key_of(&self, id: &Identity) -> Option<u64> {
         self.keys.get(id).copied()
     }

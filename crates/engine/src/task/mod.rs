@@ -7,7 +7,6 @@ pub(crate) mod set;
 /// Commands of one session that may be outstanding; a further one ends with TASK SET FULL.
 pub const DEPTH_MAX: u32 = 128;
 
-/// Where a command is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum CommandState {

@@ -23,7 +23,6 @@ pub struct ConfiguredIds {
 /// The names that hosts see.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ids {
-    /// Serial number.
     pub serial: String,
     /// NAA name.
     pub naa: Naa,

@@ -92,7 +92,6 @@ impl ModeBits {
     /// Provisioning page: only one initiator is notified of a threshold.
     pub const SITUA: ModeBits = ModeBits(1 << 11);
 
-    /// No bit.
     pub const NONE: ModeBits = ModeBits(0);
 
     /// The bits as a number, and back by [`ModeBits::from_bits`].
@@ -236,7 +235,6 @@ impl Device {
         self.label.read().clone()
     }
 
-    /// Its name in lists.
     pub fn name(&self) -> String {
         self.label.read().name.clone()
     }

@@ -8,11 +8,8 @@ use crate::unit::space::{FULL_PERCENTS, SpaceUsage};
 
 /// T10 vendor identification of a unit without a configured one.
 pub const VENDOR: &str = "ASHLAR";
-/// Its product identification.
 pub const PRODUCT: &str = "VIRTUAL DISK";
-/// Product identification of a drive.
 pub const PRODUCT_CD: &str = "VIRTUAL CD-ROM";
-/// Its product revision level.
 pub const REVISION: &str = "0001";
 
 /// Properties of a logical unit that the operator may change while hosts use it.

@@ -37,21 +37,17 @@ pub const ATTENTIONS_MAX: usize = 16;
 /// An initiator port at one target port: the initiator's side of a nexus. One for each session.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Port {
-    /// The initiator's name.
     pub initiator: String,
     /// Its port as the transport names it (iSCSI: ISID).
     pub port_id: Vec<u8>,
     /// Its port as SCSI names it (SPC-4 7.6.4): with `relative_port`, the identity that outlives
     /// the session. Empty when the transport has none: such a port cannot register.
     pub transport_id: Vec<u8>,
-    /// Driver of the target.
     pub driver: String,
     pub target: String,
-    /// Relative target port identifier.
     pub relative_port: u16,
     /// Both as registrations know it; None without a TransportID.
     pub identity: Option<Identity>,
-    /// Number of the session.
     pub session: u64,
 }
 

@@ -12,7 +12,6 @@ use wire::scsi::ProtectionType;
 
 use crate::world::*;
 
-/// Blocks of the unit.
 const BLOCKS: u64 = 64;
 
 /// Most requests between two cuts.

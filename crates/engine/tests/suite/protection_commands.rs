@@ -10,7 +10,6 @@ use crate::lists::*;
 use crate::tuples::*;
 use crate::world::*;
 
-/// Blocks of the providers.
 const BLOCKS: u64 = 1000;
 
 fn compare_cdb(lba: u64, blocks: u8, field: u8) -> [u8; 16] {

@@ -8,7 +8,6 @@ use testkit::Seeds;
 use crate::tuples::*;
 use crate::world::*;
 
-/// Blocks of the providers.
 const BLOCKS: u64 = 1000;
 
 /// Commands of one type and seed.

@@ -29,7 +29,6 @@ use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::MediumState;
 
-/// Bytes written at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// How often a command that waits for the end looks whether it was aborted, ns.
@@ -38,7 +37,6 @@ const ABORT_POLL_NS: u64 = 5_000_000;
 /// First bytes of a record.
 const MAGIC: &[u8; 8] = b"ASHMEDM1";
 
-/// The operation to perform.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct MediumOperation {
     /// The type of protection afterwards, where there is space for it; `None` is as before.

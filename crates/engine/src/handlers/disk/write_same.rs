@@ -24,7 +24,6 @@ use crate::unit::{Device, ModeBits};
 /// Most bytes of one WRITE SAME; reported in page B0h, a longer one is refused.
 pub(super) const WRITE_SAME_BYTES_MAX: u64 = 1 << 30;
 
-/// The fields of the command.
 #[derive(Clone, Copy)]
 struct WriteSameFields {
     lba: u64,

@@ -276,7 +276,6 @@ async fn put(
     medium.below(Op::Write, at, bytes.len() as u64, buffer, flags).await.map(drop)
 }
 
-/// Reads bytes.
 async fn get(medium: &Medium, at: u64, len: u64, buffer: Segs) -> Result<Vec<u8>, Ending> {
     Ok(medium.below(Op::Read, at, len, buffer, Flags::NONE).await?.to_vec())
 }

@@ -102,7 +102,6 @@ impl Operation {
         facts.blocks = facts.blocks.saturating_add(blocks);
     }
 
-    /// A segment is done.
     pub fn end_segment(&self) {
         let mut facts = self.state();
         facts.segments = facts.segments.saturating_add(1);

@@ -114,7 +114,6 @@ impl Rod {
         self.armed.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Number of its blocks.
     pub fn blocks(&self) -> u64 {
         self.ranges.iter().map(|r| u64::from(r.blocks)).sum()
     }

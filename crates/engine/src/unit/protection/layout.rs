@@ -10,7 +10,6 @@
 use wire::iscsi::crc32c;
 use wire::scsi::{ProtectionType, TUPLE_LEN};
 
-/// First bytes of a header.
 pub const MAGIC: &[u8; 8] = b"ASHPROT1";
 
 /// Version of the data after the magic.

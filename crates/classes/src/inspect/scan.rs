@@ -69,7 +69,6 @@ impl fmt::Display for FindingRole {
 /// One signature found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Byte offset of the signature.
     pub offset: u64,
     /// Its length in bytes; this range is cleared.
     pub len: u64,

@@ -43,7 +43,6 @@ impl Volume {
     }
 }
 
-/// A kind of label.
 pub struct Kind {
     /// Directory of the provider's name: `ext2fs/home`.
     pub prefix: &'static str,
@@ -121,7 +120,6 @@ impl Found {
         }
     }
 
-    /// The names of the providers.
     pub fn providers(&self) -> impl Iterator<Item = &str> {
         self.by_name.iter().chain(&self.by_id).map(String::as_str)
     }

@@ -108,7 +108,6 @@ pub(crate) fn with_write_access<R>(
     })
 }
 
-/// Reads bytes of an open provider.
 pub(crate) fn read(
     control: &mut GraphControl,
     name: &str,

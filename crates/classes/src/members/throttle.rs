@@ -35,7 +35,6 @@ impl Throttle {
         self.rate.load(Relaxed)
     }
 
-    /// Sets the highest rate.
     pub(crate) fn set_rate(&self, rate: u64) {
         self.rate.store(rate, Relaxed);
     }
@@ -51,7 +50,6 @@ impl Throttle {
         self.declared.load(Relaxed)
     }
 
-    /// Whether copies are paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Relaxed)
     }

@@ -59,7 +59,6 @@ impl Shape {
         media_bytes.div_ceil(self.region()) <= u64::from(self.bytes) * 8
     }
 
-    /// Bytes of a region.
     pub(super) fn region(&self) -> u64 {
         1u64.checked_shl(u32::from(self.shift)).unwrap_or(u64::MAX)
     }

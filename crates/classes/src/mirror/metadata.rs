@@ -55,7 +55,6 @@ pub(super) mod mirror_flags {
     pub(super) const ALL: u64 = 3;
 }
 
-/// Flags of one member.
 pub(super) mod disk_flags {
     /// Written since it was last known to be the same as the others.
     pub(crate) const DIRTY: u64 = 1;
@@ -75,9 +74,7 @@ pub(super) mod disk_flags {
 /// A member's record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Metadata {
-    /// Name of the mirror.
     pub(super) name: String,
-    /// Number of the mirror.
     pub(super) id: u32,
     /// Number of the member.
     pub(super) disk: u32,
@@ -92,7 +89,6 @@ pub(crate) struct Metadata {
     /// Bytes of a part of a split read.
     pub(super) slice: u32,
     pub(super) balance: Balance,
-    /// Bytes of the mirror.
     pub(super) media_bytes: u64,
     pub(super) sector_bytes: u32,
     /// Rebuilt up to here, bytes.

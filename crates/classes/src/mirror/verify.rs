@@ -23,7 +23,6 @@ use geom::{Core, Edge};
 use super::shared::{MemberFailure, Message, MirrorShared};
 use crate::members::{Mismatch, MismatchKind, VerifyReport, differences, wait_for_rate};
 
-/// The options of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct VerifyOptions {
     /// Differences are overwritten.

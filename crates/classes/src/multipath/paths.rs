@@ -96,7 +96,6 @@ impl Paths {
         self.list.iter().find(|p| p.name == name)
     }
 
-    /// The slot of the active one.
     pub(super) fn active(&self) -> Option<usize> {
         self.active
     }
@@ -118,7 +117,6 @@ impl Paths {
         }
     }
 
-    /// Rank of the best good paths.
     fn best(&self) -> Option<u8> {
         self.list.iter().filter(|p| p.state == PathState::Good).map(|p| p.rank).min()
     }

@@ -77,7 +77,6 @@ impl DirectPath {
 pub(super) struct Table {
     pub(super) paths: Vec<Path>,
     pub(super) mode: Mode,
-    /// Slot of the active one.
     pub(super) active: Option<usize>,
     /// Requests wait when no path is good.
     pub(super) queues: bool,
@@ -146,7 +145,6 @@ impl CoreLocal for CoreState {
     }
 }
 
-/// A message to the geom.
 #[derive(Debug)]
 pub(super) enum Message {
     /// A path failed a request; `tried`: all that failed it, a bit a slot.

@@ -21,7 +21,6 @@ use super::tasks;
 /// transition is expected to end.
 const TRANSITION_NS: u64 = 5_000_000_000;
 
-/// The purpose of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timer {
     /// To look at paths that are failed.
@@ -109,7 +108,6 @@ impl MultipathGeom {
         }
     }
 
-    /// A timer has run out.
     pub(super) fn timer_expired(
         &mut self,
         t: &mut Topology,

@@ -140,7 +140,6 @@ impl Table {
 }
 
 impl PartCode {
-    /// Index of its partition.
     pub fn index(&self) -> u32 {
         self.index
     }

@@ -55,9 +55,7 @@ pub(crate) enum Source {
 pub(crate) struct GptData {
     pub(crate) disk_guid: Guid,
     pub(crate) entry_size: u32,
-    /// Sector of the primary table.
     pub(crate) table_at: u64,
-    /// Sector of the backup header.
     pub(crate) backup_at: u64,
     pub(crate) source: Source,
     /// Sector 0 as it was; zeros where it could not be read.

@@ -17,9 +17,7 @@ use crate::write_plan::WritePlan;
 /// Bytes of boot code, the serial number among them.
 const CODE: usize = ENTRIES_AT;
 const SERIAL_AT: usize = 440;
-/// Where the entries start.
 const ENTRIES_AT: usize = 446;
-/// Bytes of an entry.
 const ENTRY: usize = 16;
 /// Entries of a record.
 pub(crate) const SLOTS: usize = 4;
@@ -32,7 +30,6 @@ pub(crate) const TRACK: u64 = 63;
 const HEADS: u64 = 255;
 /// Cylinders that the three bytes can name; beyond it they are all ones.
 const CYLINDERS: u64 = 1024;
-/// Flag of the active partition.
 pub(crate) const ACTIVE: u8 = 0x80;
 /// Type of the entry that protects a GPT.
 pub(crate) const PROTECTIVE: u8 = 0xee;

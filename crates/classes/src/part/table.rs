@@ -52,7 +52,6 @@ impl Scheme {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Media {
-    /// Whole sectors.
     pub sectors: u64,
     pub sector_size: u32,
     /// Preferred alignment in bytes; 0 when not known.
@@ -199,7 +198,6 @@ pub(crate) enum SchemeData {
     Bsd(BsdData),
 }
 
-/// A partition table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     pub(crate) media: Media,

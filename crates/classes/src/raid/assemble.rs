@@ -183,7 +183,6 @@ impl Found {
         array.disks.iter().find(|disk| is_serial(&disk.serial, &key)).map(|disk| disk.bytes)
     }
 
-    /// The key of the disk.
     pub(crate) fn key(&self) -> String {
         match self {
             Found::Intel { serial, .. } | Found::Torn { serial, .. } => serial_of(serial),

@@ -57,11 +57,9 @@ pub(super) const SICK_NS: u64 = 1_000_000_000;
 /// older ones are refused, and the list does not show the cause of their failure.
 pub(super) const LEFT_MAX: usize = 64;
 
-/// A message to an array's geom.
 #[derive(Debug)]
 pub(super) enum Message {
     Gate(u32, GateNotice),
-    /// A member failed a request.
     Failed {
         volume: u32,
         slot: usize,

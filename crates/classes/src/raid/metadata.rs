@@ -14,7 +14,6 @@ use crate::write_plan::WritePlan;
 /// A disk that is there, and is to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PresentDisk {
-    /// Its index in the array.
     pub(crate) index: usize,
     /// Its size.
     pub(crate) sectors: u64,

@@ -33,7 +33,6 @@ pub struct Array {
     pub volumes: Vec<Volume>,
 }
 
-/// A disk of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
     /// Intel: serial number, last 16 characters. DDF: GUID as text, or empty for a placeholder.
@@ -138,7 +137,6 @@ pub struct Member {
     pub offset: u64,
     /// Length of the subdisk, bytes.
     pub bytes: u64,
-    /// The state of its data.
     pub state: SubdiskState,
 }
 
@@ -147,7 +145,6 @@ pub struct Member {
 pub enum SubdiskState {
     /// The disk is not there.
     None,
-    /// The disk has failed.
     Failed,
     /// A new disk: nothing has been copied to it.
     New,

@@ -52,7 +52,6 @@ impl MirrorGeom {
         t.remark(me, Severity::Failed, &why);
     }
 
-    /// The problems of the mirror.
     pub(super) fn health_findings(&self, t: &Topology) -> Vec<Trouble> {
         let m = &self.mirror;
         if let Some(trouble) = self.split_brain(t) {

@@ -234,7 +234,6 @@ impl MirrorGeom {
         self.consumers.iter().find(|(_, c)| called(c)).map(|(slot, _)| *slot)
     }
 
-    /// Names of the members' providers.
     pub(in crate::mirror) fn names(&self, t: &Topology) -> Vec<String> {
         let below = self.consumers.values().filter_map(|c| t.below(*c));
         below.map(|p| t.provider_name(p).to_owned()).collect()

@@ -44,7 +44,6 @@ pub(in crate::mirror) struct FinalRecord {
     /// Where its record is, bytes.
     pub(in crate::mirror) at: u64,
     pub(in crate::mirror) sector_bytes: u32,
-    /// The content of the record.
     pub(in crate::mirror) record: Metadata,
 }
 

@@ -164,7 +164,6 @@ pub(super) struct Change {
     pub(super) touched: Option<u32>,
     /// The table is a new one and unrelated to the one on the media.
     pub(super) fresh: Option<WritePlan>,
-    /// Boot code of the partition.
     pub(super) code: Option<PartCode>,
     /// A message for each change, one per line: "ada0p3 added".
     pub(super) message: String,

@@ -15,7 +15,6 @@ use super::records::Config;
 
 /// Where they are in a configuration.
 const AT: usize = 480;
-/// Bytes of a pair.
 const PAIR: usize = 8;
 /// Disks that are known; of older ones nothing is.
 pub(crate) const DEPARTED_MAX: usize = 4;

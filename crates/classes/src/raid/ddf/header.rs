@@ -25,7 +25,6 @@ pub(super) const NONE: u64 = u64::MAX;
 /// Sectors of one section; a longer one is refused.
 pub const SECTION_SECTORS_MAX: u32 = 7000;
 
-/// Kind of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Copy {
     /// Contains the places of the others.
@@ -77,7 +76,6 @@ pub struct Header {
     pub order: Order,
     /// The identity of the set.
     pub guid: [u8; 24],
-    /// Revision text.
     pub revision: [u8; 8],
     /// Counts up with each write.
     pub sequence: u32,

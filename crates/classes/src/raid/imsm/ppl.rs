@@ -49,7 +49,6 @@ pub struct Entry {
     pub data: u32,
     /// Slot of the row's parity.
     pub slot: u32,
-    /// Checksum of the partial parity.
     pub checksum: u32,
 }
 
@@ -89,7 +88,6 @@ impl Entry {
     }
 }
 
-/// A unit's header.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Header {
     /// The array's original family.

@@ -17,7 +17,6 @@ use crate::probe::{le32, put};
 const CHANGES_MAX: usize = 10;
 /// Added to the checksum of a record whose rest is not known.
 const APART: u32 = 0x9e37_79b9;
-/// Where the checksum is.
 const CHECKSUM: usize = 32;
 
 /// Present content of a disk that a record is to be written to.

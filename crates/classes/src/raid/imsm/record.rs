@@ -91,9 +91,7 @@ pub struct DiskRecord {
 pub struct Map {
     /// First sector on each member.
     pub first: u64,
-    /// Sectors of each member.
     pub sectors: u64,
-    /// Data stripes.
     pub stripes: u64,
     /// Sectors of a strip.
     pub strip: u16,
@@ -153,9 +151,7 @@ pub struct VolumeRecord {
 /// An entry of the bad-block log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadBlocks {
-    /// Index of the disk.
     pub disk: u8,
-    /// First sector.
     pub first: u64,
     /// Sectors, 1 to 256.
     pub count: u16,

@@ -10,7 +10,6 @@ use crate::raid::geom::NAME;
 use crate::raid::{ddf, imsm};
 use crate::write_plan::WritePlan;
 
-/// Clears the records of disks.
 pub(super) fn clear(
     control: &mut GraphControl,
     members: &[String],

@@ -57,7 +57,6 @@ struct RecordedVolume {
     consistency: &'static str,
 }
 
-/// Shows the records.
 pub(super) fn dump(control: &mut GraphControl, members: &[String]) -> Result<Records, Error> {
     let (mut text, mut all) = (String::new(), Vec::new());
     for name in members {

@@ -49,7 +49,6 @@ pub(crate) struct Piece {
 /// Where some bytes are on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
-    /// The member's slot.
     pub(crate) slot: usize,
     /// First byte, from the start of the member's part.
     pub(crate) at: u64,

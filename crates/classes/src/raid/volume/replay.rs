@@ -30,7 +30,6 @@ use crate::raid::imsm::ppl::{self, Entry, Purpose};
 /// Bytes of each strip that are worked on at once.
 const STEP: u64 = 64 << 10;
 
-/// Result of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Replayed {
     /// Entries whose parity was made.

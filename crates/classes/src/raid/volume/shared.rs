@@ -29,7 +29,6 @@ use crate::members::{
 use crate::raid::class::Tunables;
 use crate::raid::geom::Message;
 
-/// The role of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// Has everything.

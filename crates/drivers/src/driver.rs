@@ -36,9 +36,7 @@ pub struct TargetSpec {
     pub mutual_chap: Option<Account>,
     /// Discovery sessions must know this secret; `None` admits anyone.
     pub discovery_chap: Option<Account>,
-    /// Checksums over headers.
     pub header_digest: DigestPolicy,
-    /// Checksums over data.
     pub data_digest: DigestPolicy,
     /// The driver's own, by its schema; `Null` for the defaults.
     pub params: serde_json::Value,

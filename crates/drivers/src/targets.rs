@@ -11,7 +11,6 @@ use crate::driver::TargetSpec;
 
 /// A target that a driver has checked.
 pub(crate) trait Target: Send + Sync + Sized + 'static {
-    /// Name of the driver.
     const DRIVER: &'static str;
 
     /// JSON Schema of its parameters.
@@ -99,7 +98,6 @@ impl<T: Target> Targets<T> {
         Ok(target)
     }
 
-    /// Forgets a target.
     pub fn remove(&self, name: &str) {
         self.state().all.remove(name);
     }

@@ -53,7 +53,6 @@ use shared::AoeGlobal;
 pub use params::AoeParams;
 pub use portal::NEXUSES_MAX;
 
-/// Name of the driver.
 pub const NAME: &str = "aoe";
 
 /// The driver.

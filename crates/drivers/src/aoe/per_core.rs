@@ -81,7 +81,6 @@ impl CoreState {
         CORES.with(|all| all.find(key_of(shared), engine.core().id()))
     }
 
-    /// The core's reactor.
     pub fn reactor(&self) -> &Reactor {
         self.core.reactor()
     }
@@ -91,7 +90,6 @@ impl CoreState {
         self.portals.borrow().get(at).cloned()
     }
 
-    /// Notes a portal.
     pub fn add_portal(&self, at: Address, portal: Rc<Portal>) {
         self.portals.borrow_mut().insert(at, portal);
     }

@@ -37,7 +37,6 @@ pub(super) const RECENT_NS: u64 = 30_000_000_000;
 /// Status and error of an answer.
 pub(super) type Registers = (u8, u8);
 
-/// Identity of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct WriteId {
     pub tag: u32,

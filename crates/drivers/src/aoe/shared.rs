@@ -74,7 +74,6 @@ impl AoeGlobal {
         Ok(())
     }
 
-    /// Forgets a target.
     pub fn remove_target(&self, name: &str) {
         self.state().targets.remove(name);
     }

@@ -55,7 +55,6 @@ impl Slot {
         self.rules.lock()
     }
 
-    /// The settings of the slot.
     pub fn rules(&self) -> Rules {
         self.lock_rules().clone()
     }
@@ -88,7 +87,6 @@ struct SlotRecord {
     reserved: Vec<String>,
 }
 
-/// The slots of a target.
 pub(super) struct TargetConfig {
     key: String,
     slots: Mutex<BTreeMap<u8, Arc<Slot>>>,

@@ -29,7 +29,6 @@ pub(crate) struct Patch {
 /// The part of a request that is done as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Whole blocks.
     Blocks(u64),
     /// Bytes within one block.
     Bytes(u64),

@@ -16,9 +16,7 @@ use super::sim::LocalBus;
 /// Which nexus a bus is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BusNexusId {
-    /// Driver of the target.
     pub driver: String,
-    /// Name of the target.
     pub target: String,
     /// The initiator's name, as access groups know it.
     pub initiator: String,

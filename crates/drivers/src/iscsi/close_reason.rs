@@ -13,7 +13,6 @@ const TERMS: Terms = Terms {
     timeout: "the login took too long",
 };
 
-/// Why a connection is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
     /// A reason that all protocols share.

@@ -19,7 +19,6 @@ const CLEANUP_NS: u64 = 10_000_000_000;
 /// Seconds that an initiator should wait before it logs in again.
 const TIME2WAIT_S: u16 = 2;
 
-/// Carries out a logout.
 pub(crate) async fn run(
     session: &Rc<IscsiSession>,
     pdu: &LogoutRequest,

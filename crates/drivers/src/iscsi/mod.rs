@@ -50,7 +50,6 @@ use protocol::{CoreState, IscsiGlobal, IscsiProtocol};
 pub use params::IscsiParams;
 pub use transport::{BACKLOG_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX as LOGINS_MAX, SEND_TIMEOUT_NS};
 
-/// Name of the driver.
 pub const NAME: &str = "iscsi";
 
 /// The driver.

@@ -161,7 +161,6 @@ impl Checked {
         }
     }
 
-    /// The offer of a login.
     pub fn offer(&self) -> Offer {
         let p = &self.params;
         Offer {

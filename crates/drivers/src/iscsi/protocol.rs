@@ -63,10 +63,7 @@ pub(crate) struct IscsiConnState {
 /// Messages between cores.
 pub(crate) enum IscsiMessage {
     /// Ends the session of a connection: a newer one replaces it.
-    Reinstated {
-        /// Number of the connection.
-        connection: u64,
-    },
+    Reinstated { connection: u64 },
 }
 
 /// The state of a driver without targets.

@@ -21,7 +21,6 @@ use super::{buffer_wait, data, logout};
 pub(crate) enum CompleteRequest {
     /// SCSI Command with its immediate data.
     Command(Box<ReceivedCommand>),
-    /// Task management.
     Task(TaskRequest),
     /// Text with its data; None when the digest did not agree.
     Text(TextRequest, Vec<u8>),
@@ -46,7 +45,6 @@ pub(crate) struct ReceivedCommand {
     pub part: Option<PartialGrant>,
     /// Counts `data` in the session's total.
     pub gathering: Gathering,
-    /// Bytes of immediate data.
     pub immediate: u32,
     /// It was not received.
     pub lost: Option<ImmediateDataError>,

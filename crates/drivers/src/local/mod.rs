@@ -46,7 +46,6 @@ pub use params::{By, LocalParams};
 pub use per_core::FILES_MAX;
 pub use serve::{REQUEST_MAX, request_max};
 
-/// Name of the driver.
 pub const NAME: &str = "local";
 
 #[derive(Default)]

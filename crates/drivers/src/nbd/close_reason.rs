@@ -12,10 +12,8 @@ const TERMS: Terms = Terms {
     timeout: "the handshake took too long",
 };
 
-/// Why a connection is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
-    /// The client disconnected.
     Disconnected,
     /// We ended it between two requests.
     Retired,

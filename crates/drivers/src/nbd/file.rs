@@ -7,9 +7,7 @@ use std::path::Path;
 
 use super::params::NbdParams;
 
-/// Where the names of users are.
 const USERS: &str = "/etc/passwd";
-/// Where the names of groups are.
 const GROUPS: &str = "/etc/group";
 
 /// Highest mode: reading, writing and executing for all.

@@ -48,7 +48,6 @@ pub use exports::PAYLOAD_MAX;
 pub use params::{NbdParams, TlsPolicy};
 pub use transport::{BACKLOG_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX, SEND_TIMEOUT_NS};
 
-/// Name of the driver.
 pub const NAME: &str = "nbd";
 
 /// The driver.

@@ -13,7 +13,6 @@ const TERMS: Terms = Terms {
     timeout: "connecting a queue took too long",
 };
 
-/// Why a connection is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
     /// The host disconnected the queue, or shut its controller down before.

@@ -28,7 +28,6 @@ pub(crate) struct Host {
     pub subsystem: String,
 }
 
-/// Where a queue is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct QueueLocation {
     pub core: u32,
@@ -122,7 +121,6 @@ impl Controller {
         Some(Claim { controller: self.clone(), queue })
     }
 
-    /// Where a queue is.
     pub fn queue_location(&self, queue: u16) -> Option<QueueLocation> {
         self.queues().get(&queue).copied()
     }

@@ -52,7 +52,6 @@ impl Events {
         self.requests.len() < before
     }
 
-    /// The controller was reset.
     pub fn reset(&mut self) {
         (self.requests, self.wanted, self.reported) = (VecDeque::new(), 0, false);
     }
@@ -72,7 +71,6 @@ impl Events {
         self.changed.iter().copied().collect()
     }
 
-    /// The page was read.
     pub fn read(&mut self) {
         self.changed.clear();
         (self.has_unread, self.reported) = (false, false);

@@ -131,7 +131,6 @@ fn check_data(command: &Command, request: &HostRequest, in_capsule: usize) -> Re
 }
 
 impl Queue {
-    /// A command of an I/O queue.
     pub async fn io_command(
         self: &Rc<Self>,
         rx: &mut ReceiveBuffer,

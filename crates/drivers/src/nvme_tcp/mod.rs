@@ -75,7 +75,6 @@ pub use params::NvmeTcpParams;
 pub use tasks::DEPTH;
 pub use transport::CONNECTIONS_MAX;
 
-/// Name of the driver.
 pub const NAME: &str = "nvme_tcp";
 
 /// The driver.

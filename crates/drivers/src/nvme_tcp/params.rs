@@ -69,7 +69,6 @@ impl NvmeTcpParams {
     /// Default of `connections_per_peer`: 64 I/O queues for each of 63 subsystems.
     pub(crate) const PEER_CONNECTIONS_MAX: u32 = 4096;
 
-    /// The numbers of its controllers.
     pub fn controllers(&self) -> RangeInclusive<u16> {
         self.controller_id_min..=self.controller_id_max
     }

@@ -53,13 +53,9 @@ pub(crate) struct NvmeTcpConnState {
 /// Messages between cores.
 pub(crate) enum NvmeTcpMessage {
     /// Closes the connection of a queue: its association has ended.
-    End {
-        /// Number of the connection.
-        connection: u64,
-    },
+    End { connection: u64 },
     /// Aborts a command of a queue.
     Abort {
-        /// Number of the connection.
         connection: u64,
         /// CID of the command.
         command: u16,

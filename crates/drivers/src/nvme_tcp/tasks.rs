@@ -80,9 +80,7 @@ pub(crate) struct Task {
     pub lists: VecDeque<Vec<u8>>,
     /// The fault in the data; reported when all of the data has arrived.
     pub failed: Option<Status>,
-    /// A flush follows.
     pub then_flush: bool,
-    /// An abort was requested.
     pub aborted: bool,
     pub tries: u8,
 }

@@ -159,7 +159,6 @@ pub fn header(station: u8, to: aoe::Address, command: u8, tag: u32) -> Header {
     Header::request(at, mac(0, station), to, command, tag)
 }
 
-/// A config request.
 pub fn config(station: u8, to: aoe::Address, how: u8, string: &[u8]) -> Vec<u8> {
     let head = header(station, to, command::CONFIG, 7);
     [&head.encode()[..], &Config::request(how, string).encode(), string].concat()

@@ -29,10 +29,8 @@ use wire::nvme::{self, Configuration, Connect, ConnectData, Initialize, Property
 
 use super::plant::{Plant, plant};
 
-/// Name of the target.
 const NAME: &str = "iqn.2026-11.test.ashlar:fuzz";
 
-/// Name of the subsystem.
 const SUBSYSTEM: &str = "nqn.2026-11.test.ashlar:fuzz";
 
 const DISK_BYTES: usize = 64 * 512;

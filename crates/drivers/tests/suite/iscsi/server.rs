@@ -27,7 +27,6 @@ pub struct Shape {
     pub port: PortChoice,
     /// How long a core spins, ns.
     pub spin_ns: u64,
-    /// Bytes of each core's pool.
     pub pool_bytes: usize,
     /// The target; name and portals are filled in.
     pub spec: TargetSpec,

@@ -12,7 +12,6 @@ use testkit::Seeds;
 
 use crate::iscsi::simulated::{Client, offer, plant};
 
-/// Cores of the plant.
 const CORES: usize = 2;
 /// Initiators beyond the logins that the cores take at once.
 const MORE: usize = 300;

@@ -23,7 +23,6 @@ pub struct Shape {
     pub cores: usize,
     /// The way to the kernel.
     pub port: PortChoice,
-    /// Bytes of each core's pool.
     pub pool_bytes: usize,
     /// Parameters of the target.
     pub params: serde_json::Value,

@@ -41,7 +41,6 @@ impl ReceivedPdu {
     }
 }
 
-/// A connection of a host.
 pub struct Host {
     pub pool: Pool,
     stream: Stream,

@@ -16,7 +16,6 @@ use wire::nvme::Configuration;
 use crate::common::plant::Plant;
 use crate::nvme_tcp::host::{Broken, Host, SUBSYSTEM};
 
-/// Sectors of the disk.
 pub const SECTORS: u64 = 4096;
 
 /// Where the target listens.

@@ -8,7 +8,6 @@ use super::Fixture;
 use crate::iscsi::breaking::twisted;
 use testkit::iscsi::initiator::{LoginOptions, rw10};
 
-/// Opcodes of an initiator.
 const OPCODES: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 0x10];
 
 #[test]

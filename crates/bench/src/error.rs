@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 
-/// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The options contradict each other or name nothing.

@@ -66,7 +66,6 @@ pub struct Case {
     pub goals: Goals,
 }
 
-/// Which goals a case has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goals {
     None,

@@ -22,7 +22,6 @@ use crate::process_costs;
 use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
 
-/// The case's name.
 pub(crate) const CASE: &str = "luns-16384";
 const UNITS: u64 = 16_384;
 /// Units of the smaller group, whose list is requested.

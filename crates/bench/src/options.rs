@@ -144,7 +144,6 @@ pub struct Options {
     pub requests_divisor: u64,
 }
 
-/// Length of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length {
     /// Rounds that count.
@@ -215,7 +214,6 @@ impl Options {
         }
     }
 
-    /// The peers to measure.
     pub(crate) fn peers(&self) -> &[Peer] {
         if self.no_peers { &[] } else { &self.peers }
     }

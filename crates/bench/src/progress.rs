@@ -7,7 +7,6 @@ use crate::error::{Error, Kind};
 /// Where a run is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Steps done.
     pub done: u32,
     /// Steps in all.
     pub of: u32,

@@ -83,7 +83,6 @@ impl Turns<'_> {
         Ok(Rounds(rounds))
     }
 
-    /// Reports the start of a round.
     fn step(&mut self, case: &str, round: u32) {
         let of = u32::try_from(self.cases).unwrap_or(u32::MAX).saturating_mul(self.options.rounds);
         let what = format!("{}: {case}, round {}", self.kind, round + 1);

@@ -22,7 +22,6 @@ use crate::servers::MEMORY_BYTES;
 
 pub(super) const REQUEST_BYTES: u64 = 4096;
 pub(super) const SECTORS: u8 = 8;
-/// Bytes of a sector.
 const SECTOR: u64 = 512;
 /// After which an answer was lost, ns.
 const LOST_NS: u64 = 200_000_000;
@@ -65,7 +64,6 @@ impl Load {
     }
 }
 
-/// Makes a load with an end.
 pub(super) fn run(load: &Load) -> Result<Outcome, Error> {
     start(load)?.join()
 }
@@ -165,12 +163,10 @@ impl Client {
         })
     }
 
-    /// Bytes of a request.
     fn bytes(&self) -> u64 {
         u64::from(self.load.sectors) * SECTOR
     }
 
-    /// Places of a request.
     fn places(&self) -> u64 {
         MEMORY_BYTES / self.bytes()
     }

@@ -8,7 +8,6 @@ use bio::sync::Mutex;
 use crate::error::Error;
 use crate::servers::MEMORY_BYTES;
 
-/// Bytes of a block.
 pub(super) const BLOCK: u64 = 512;
 
 pub(super) enum Unit {

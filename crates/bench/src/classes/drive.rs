@@ -72,7 +72,6 @@ pub(crate) struct Drive {
     ends: Rc<Ends>,
     sink: u32,
     buffers: Vec<Segs>,
-    /// Bytes of a request.
     bytes: usize,
     submitted: u64,
     /// A turn without work sleeps.

@@ -29,7 +29,6 @@ impl Site {
         self.folder.join(name)
     }
 
-    /// The daemon's socket.
     pub fn socket(&self) -> PathBuf {
         self.file("ashlar.sock")
     }

@@ -12,7 +12,6 @@ pub struct Tools<'a> {
     pub out: &'a mut dyn Write,
     /// Our own binary.
     pub ashlar: &'a Path,
-    /// The daemon's socket.
     pub socket: &'a Path,
 }
 

@@ -59,7 +59,6 @@ pub(super) struct Load {
     pub at: SocketAddr,
     pub dialect: Dialect,
     pub aname: String,
-    /// Name of the file in the root.
     pub file: String,
     /// Largest message.
     pub msize: u32,
@@ -86,7 +85,6 @@ impl Load {
     }
 }
 
-/// Makes a load with an end.
 pub(super) fn run(load: &Load) -> Result<Outcome, Error> {
     start(load)?.join()
 }

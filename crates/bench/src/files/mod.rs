@@ -18,7 +18,6 @@ use crate::turns::{FIGURE_COUNT, Round, Rounds, Turns, measure_load, or_note};
 use client::{Load, Work};
 use servers::{FILE, FILE_BYTES, PIECE, Server, Sizes, Store};
 
-/// One case of load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Case {
     pub name: &'static str,
@@ -40,7 +39,6 @@ const LARGE_US: f64 = LARGE as f64 / 1.5e3;
 const NAME_US: f64 = 50.0;
 /// Goal: our CPU time of a small read over diod's.
 const PEER_RATIO: f64 = 0.5;
-/// Every case of load.
 pub(crate) const CASES: [Case; 4] = [
     Case {
         name: "files-read-128k",

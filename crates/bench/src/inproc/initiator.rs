@@ -14,7 +14,6 @@ use reactor::SeededRandom;
 
 use crate::error::{Error, Kind};
 
-/// Bytes of a command.
 const BYTES: u32 = 4096;
 /// Blocks of a command, of 512 bytes.
 const BLOCKS: u32 = BYTES / 512;

@@ -80,7 +80,6 @@ pub(crate) struct Plain;
 
 impl Geom for Plain {}
 
-/// Name of the class.
 pub(crate) const CLASS: &str = "bench-disk";
 
 pub(crate) struct LeafClass;

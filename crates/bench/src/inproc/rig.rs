@@ -29,7 +29,6 @@ const WARM_UP: Duration = Duration::from_millis(100);
 /// How long a core that does not begin is waited for.
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// Shape of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Cores, with an initiator for each disk on each.

@@ -28,7 +28,6 @@ impl Histogram {
         self.total += 1;
     }
 
-    /// Adds the counts of another one.
     pub fn add(&mut self, other: &Histogram) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(to, from)| *to += from);
         self.total += other.total;

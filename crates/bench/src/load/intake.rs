@@ -11,7 +11,6 @@ const HEAD_MAX: usize = BHS_LEN + 4;
 pub(crate) trait Taker {
     /// A header; its digest agrees.
     fn header(&mut self, bhs: &Bhs) -> Result<(), Error>;
-    /// The next piece of its data.
     fn data(&mut self, bytes: &[u8]) -> Result<(), Error>;
     /// The PDU is over; its data digest agrees. How the next PDU is framed, when that changes.
     fn end(&mut self) -> Result<Option<Framer>, Error>;

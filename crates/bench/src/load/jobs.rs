@@ -203,7 +203,6 @@ impl Jobs {
         Ok(())
     }
 
-    /// The data of a write in flight.
     pub fn data_of(&self, tag: u32) -> Result<&Segs, Error> {
         let slot = self.slots.get(tag as usize).filter(|s| s.in_flight && s.write);
         slot.map(|s| &s.data).ok_or_else(|| unknown(tag))

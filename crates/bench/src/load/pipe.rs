@@ -102,7 +102,6 @@ pub(crate) struct RequestTable {
     clock: Instant,
     idle: Vec<u32>,
     in_flight: u32,
-    /// Requests made so far.
     pub issued: u64,
     /// Results of the ended requests.
     pub outcome: Outcome,

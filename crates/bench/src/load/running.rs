@@ -15,7 +15,6 @@ pub(crate) const WAIT: Duration = Duration::from_secs(20);
 /// State shared by the load's thread and its owner.
 #[derive(Default)]
 pub(crate) struct LoadShared {
-    /// Latencies are recorded.
     pub recording: AtomicBool,
     /// No new requests; log out.
     pub stop: AtomicBool,

@@ -64,7 +64,6 @@ impl Load {
     }
 }
 
-/// Makes a load with an end.
 pub(super) fn run(load: &Load) -> Result<Outcome, Error> {
     start(load)?.join()
 }

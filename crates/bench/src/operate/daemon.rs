@@ -18,7 +18,6 @@ pub(super) const EXPORT: &str = "d0";
 /// A running daemon. Its process is killed when this is dropped.
 pub(super) struct Daemon {
     pub portal: SocketAddr,
-    /// Its control socket.
     pub socket: PathBuf,
     child: Child,
     _scratch: Scratch,

@@ -120,7 +120,6 @@ pub(super) struct Request {
     begun: Instant,
     answer: Answer,
     buffer: Vec<u8>,
-    /// Bytes received so far.
     received: u64,
 }
 

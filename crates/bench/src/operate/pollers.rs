@@ -91,7 +91,6 @@ impl Poller for Repeated {
     }
 }
 
-/// A scraper of metrics.
 pub(super) fn scraper(socket: &Path, times: Times) -> impl Poller + use<> {
     repeated(socket, "/metrics", Keep::Length, |_| SCRAPE_PAUSE, times)
 }
@@ -230,7 +229,6 @@ mod tests {
             head
         }
 
-        /// Whether a request is waiting.
         fn has_request(&self) -> bool {
             self.listener.set_nonblocking(true).unwrap();
             let is_here = self.listener.accept().is_ok();

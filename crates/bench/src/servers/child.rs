@@ -83,7 +83,6 @@ pub fn tool(name: &str) -> Result<PathBuf, Error> {
     })
 }
 
-/// The path of this program.
 pub(crate) fn own_path() -> Result<String, Error> {
     let path = std::env::current_exe().map_err(|e| Error::system("own path", e))?;
     let text = path.into_os_string().into_string();
@@ -118,7 +117,6 @@ pub(crate) fn pinned(program: &Path, core: Option<usize>) -> Result<Command, Err
     Ok(command)
 }
 
-/// A running child.
 pub struct Child {
     name: &'static str,
     process: std::process::Child,

@@ -7,7 +7,6 @@ use bench::load::{self, Order, Spec, Work};
 use bench::servers::{Backing, Scratch, Server};
 use bench::{Kind, Peer};
 
-/// Bytes of the unit.
 const BYTES: u64 = 16 << 20;
 
 fn target() -> (Server, PathBuf, Scratch) {

@@ -15,7 +15,6 @@ use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
 use world::{FLASH, Load, SATA_2010, measure as run};
 
-/// Virtual seconds of a measurement.
 const SECONDS: u64 = 20;
 /// Of the pairs: flash does very many.
 const FAIRNESS_SECONDS: u64 = 10;

@@ -14,7 +14,6 @@ use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
 
 /// Time of a command that deletes.
 pub(super) const TRIM_NS: u64 = 50_000_000;
-/// Bytes of the disk.
 pub(super) const BYTES: u64 = 64 << 30;
 /// ATA DATA SET MANAGEMENT, one block of payload: so many entries ...
 pub(super) const ENTRIES: u32 = 64;

@@ -76,7 +76,6 @@ impl Lab {
         self.control.wait_until(Duration::from_secs(seconds), |_| done())
     }
 
-    /// Lets time pass.
     pub(super) fn pass(&mut self, ns: u64) {
         self.control.wait_until(Duration::from_nanos(ns), |_| false);
     }

@@ -32,7 +32,6 @@ impl<V> Default for RangeMap<V> {
 }
 
 impl<V: Merge> RangeMap<V> {
-    /// Number of ranges.
     pub fn len(&self) -> usize {
         self.map.len()
     }
@@ -136,7 +135,6 @@ impl RangeMap<()> {
     }
 }
 
-/// Units in a range.
 pub(crate) fn len(range: &Range<u64>) -> u64 {
     range.end.saturating_sub(range.start)
 }

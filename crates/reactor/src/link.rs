@@ -57,14 +57,11 @@ pub enum LinkMode {
     Calls,
 }
 
-/// Traffic counters of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {
-    /// Received frames.
     pub frames_in: u64,
     /// Their bytes.
     pub bytes_in: u64,
-    /// Sent frames.
     pub frames_out: u64,
     /// Their bytes.
     pub bytes_out: u64,
@@ -224,7 +221,6 @@ fn kind(e: &io::Error) -> io::ErrorKind {
 }
 
 impl Link {
-    /// The interface's name.
     pub fn interface(&self) -> &str {
         &self.inner.interface
     }

@@ -22,7 +22,6 @@ impl SeededRandom {
         }))
     }
 
-    /// The next number.
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.0;
         let out = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);

@@ -51,9 +51,7 @@ pub struct ScsiAnswer {
     pub host_status: u16,
     /// DRIVER_* likewise.
     pub driver_status: u16,
-    /// Bytes moved.
     pub moved: u32,
-    /// Sense data.
     pub sense: [u8; SENSE_MAX],
     /// Bytes of them.
     pub sense_len: u8,

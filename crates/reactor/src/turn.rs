@@ -34,7 +34,6 @@ pub enum WaitFor {
 pub struct TurnReport {
     /// Completions and timers reported to the receiver.
     pub reported: usize,
-    /// Polls of tasks.
     pub polls: usize,
     /// True when it slept.
     pub parked: bool,

@@ -25,7 +25,6 @@ pub enum Store {
     File(PathBuf),
 }
 
-/// How to run tgt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TgtConfig {
     /// The logical unit's backing store; it becomes LUN 1 (LUN 0 is tgt's controller).

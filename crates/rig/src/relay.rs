@@ -79,7 +79,6 @@ impl Relay {
         self.at
     }
 
-    /// Sets the state of the cable.
     pub fn set(&self, cable: Cable) {
         self.shared.cable.store(cable as u8, Ordering::Release);
         if matches!(cable, Cable::Cut | Cable::Gone) {

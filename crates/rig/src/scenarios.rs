@@ -252,7 +252,6 @@ pub fn end_in_writes(login: &Login, times: usize) -> Script {
     script
 }
 
-/// Result of a played script.
 pub struct Played {
     /// The guest's side.
     pub run: Run,

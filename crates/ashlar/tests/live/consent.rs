@@ -254,7 +254,6 @@ fn disks(names: &[&str]) -> String {
     names.iter().map(|name| file_disk(name, &format!("{name}.img"))).collect()
 }
 
-/// Blank disks.
 const BLANK: [&str; 9] = ["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8"];
 
 fn everything(name: &str) -> Fixture {

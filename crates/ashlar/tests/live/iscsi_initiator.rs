@@ -79,7 +79,6 @@ impl Shop {
         list["answer"]["buses"][0]["counts"][name].as_u64().unwrap()
     }
 
-    /// Writes of so many bytes.
     fn load(&self, bytes: u32) -> Bench {
         Bench::start(&self.fixture.url(0), bytes, &self.fixture.path("bench.log"))
     }

@@ -38,7 +38,6 @@ fn size(name: &str, short: usize) -> usize {
 /// The configuration: memory disks, one file that grows, and the provider of each LUN.
 struct Plan {
     disks: usize,
-    /// MiB of the file.
     file_mib: u64,
     luns: BTreeMap<u64, String>,
 }

@@ -50,7 +50,6 @@ enum Moves {
     In(u32),
     /// So many bytes of this value.
     Out(u32, u8),
-    /// A parameter list.
     List(&'static [u8]),
 }
 use Moves::{In, List, Nothing, Out};

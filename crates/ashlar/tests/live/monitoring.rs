@@ -22,7 +22,6 @@ const TOKEN: &str = "0123456789abcdef";
 /// Longest wait for Prometheus to start, and for an alert to change its state.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A program of the package.
 fn program(name: &str) -> Command {
     let root = rig::packages::ensure_unpacked("monitoring", PACKAGES).unwrap();
     Command::new(root.join("usr/bin").join(name))
@@ -46,7 +45,6 @@ fn promtool(words: &[&str], folder: &Path, input: &str) -> String {
     text
 }
 
-/// The folder of the alert rules.
 fn rules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/monitoring")
 }
@@ -95,7 +93,6 @@ fn percent_encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// The alert rules.
 fn rules_text() -> String {
     std::fs::read_to_string(rules().join("ashlar.rules.yml")).unwrap()
 }

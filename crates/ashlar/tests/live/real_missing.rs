@@ -15,7 +15,6 @@ use crate::guests::BOOT;
 
 /// The subsystem.
 const NQN: &str = "nqn.2026-11.test.ashlar:missing";
-/// Size of each image.
 const BYTES: u64 = 24 << 20;
 
 const OTHERS: &str = r#"

@@ -22,7 +22,6 @@ const STRIP_KIB: u64 = 256;
 const ARRAY_KIB: u64 = 128;
 /// Least length of a command without a reported optimal size, KiB: Linux' own default.
 const WHOLE_KIB: u64 = 1280;
-/// Bytes of each image.
 const BYTES: u64 = 32 << 20;
 /// Devices of the kernel's NBD driver that are used in turn.
 const NBD_DEVICES: usize = 8;

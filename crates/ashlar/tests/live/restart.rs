@@ -14,7 +14,6 @@ use serde_json::Value;
 
 use crate::fixture::{self, Fixture, IQN, file_disk};
 
-/// Size of a unit.
 const BYTES: u64 = 16 << 20;
 
 /// Stops under each load. The period in which a target is absent and its sessions still exist is

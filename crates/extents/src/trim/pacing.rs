@@ -35,7 +35,6 @@ pub struct Load {
     pub ended: u64,
 }
 
-/// Parameters of the pacing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pacing {
     /// Percent of the device's time, 1 to 100.

@@ -97,7 +97,6 @@ impl Queue {
         }
     }
 
-    /// The device's limits.
     pub fn limits(&self) -> Limits {
         self.limits
     }

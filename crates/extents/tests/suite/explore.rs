@@ -23,7 +23,6 @@ enum Act {
     Write(u64, u64),
 }
 
-/// Where a user is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum UserStage {
     /// Before its next act.

@@ -44,7 +44,6 @@ pub enum PortChoice {
     Poll,
 }
 
-/// Which port a reactor uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortKind {
     /// io_uring.

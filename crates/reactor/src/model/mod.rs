@@ -24,7 +24,6 @@ pub use timing::Timing;
 /// Faults set at once on one disk; further ones are refused.
 pub const FAULTS_MAX: usize = 256;
 
-/// The properties of a disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskShape {
     /// Bytes; for a growable one, at first.
@@ -54,7 +53,6 @@ impl Default for DiskShape {
     }
 }
 
-/// An operation on a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiskOp {
     Read,
@@ -79,7 +77,6 @@ pub struct Fault {
     pub times: Option<u32>,
 }
 
-/// A modelled disk.
 pub struct DiskModel {
     shape: DiskShape,
     size: u64,
@@ -248,7 +245,6 @@ impl DiskModel {
         self.faults.len()
     }
 
-    /// Takes all faults back.
     pub fn clear_faults(&mut self) {
         self.faults.clear();
     }

@@ -39,12 +39,10 @@ pub fn channel() -> (Kernel, ChannelEnd) {
 }
 
 impl Kernel {
-    /// Sends a request.
     pub fn request(&self, message: Vec<u8>) {
         state(&self.0).requests.push_back(message);
     }
 
-    /// The next reply.
     pub fn reply(&self) -> Option<Vec<u8>> {
         state(&self.0).replies.pop_front()
     }

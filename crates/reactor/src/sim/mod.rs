@@ -200,9 +200,7 @@ pub enum Ended {
     Stopped,
     /// No actor has work, and no event or timer is pending.
     Quiet,
-    /// The time was over.
     TimeUp,
-    /// The turns were used up.
     StepsUp,
 }
 

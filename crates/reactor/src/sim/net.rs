@@ -115,7 +115,6 @@ impl SimSocket {
         }
     }
 
-    /// The result of the connection attempt.
     pub(crate) fn connect_result(&self) -> io::Result<()> {
         let SocketKey::End { link, side } = self.key else {
             return Err(io::ErrorKind::NotConnected.into());

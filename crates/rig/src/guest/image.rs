@@ -27,9 +27,7 @@ const LIBRARIES: &str = "lib/x86_64-linux-gnu";
 
 /// A kernel and the base of an initramfs, to boot any number of scripts with.
 pub struct Image {
-    /// The kernel image's file.
     pub kernel: PathBuf,
-    /// The kernel's release.
     pub release: String,
     base: Vec<u8>,
 }

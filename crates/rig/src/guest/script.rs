@@ -23,12 +23,10 @@ pub struct Script {
 }
 
 impl Script {
-    /// An empty script.
     pub fn new() -> Script {
         Script::default()
     }
 
-    /// Adds a step.
     pub fn step(&mut self, name: &str, shell: impl Into<String>) -> &mut Script {
         self.steps.push(Step { name: name.to_string(), shell: shell.into() });
         self

@@ -46,7 +46,6 @@ impl Expectations {
         Ok(Expectations { lines })
     }
 
-    /// Reads a file.
     pub fn read(path: &Path) -> Result<Expectations> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         Expectations::parse(&text).with_context(|| path.display().to_string())
@@ -111,7 +110,6 @@ impl Expectations {
 pub struct Difference {
     /// `SUITE.TEST`.
     pub name: String,
-    /// The flavour of the unit.
     pub flavour: String,
     /// Outcomes that the file allows; empty: the file has no line for the test.
     pub expected: Vec<Outcome>,

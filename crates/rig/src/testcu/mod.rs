@@ -38,7 +38,6 @@ pub const TEST_LIMIT: Duration = Duration::from_secs(120);
 /// Length of a shortened sleep, µs.
 const NAP_US: u32 = 200_000;
 
-/// Outcome of one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// All its assertions hold.
@@ -155,7 +154,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// How many tests had this outcome.
     pub fn count(&self, outcome: Outcome) -> usize {
         self.results.iter().filter(|result| result.outcome == outcome).count()
     }

@@ -79,7 +79,6 @@ fn filled(fixture: &Fixture, units: u32, work: Work) {
 }
 
 impl Load {
-    /// Starts all users.
     pub fn start(fixture: &Fixture, arrays: &Arrays) -> Load {
         let units = arrays.units.len() as u32;
         filled(fixture, units, Work::Fill);

@@ -50,7 +50,6 @@ impl Array {
     }
 }
 
-/// Takes a member away.
 #[track_caller]
 pub fn pull(fixture: &Fixture, arrays: &Arrays, array: &Array, member: &str, how: Pull) {
     let class = array.class.name();

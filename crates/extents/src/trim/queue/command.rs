@@ -20,7 +20,6 @@ impl Command {
     }
 }
 
-/// Result of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The device has taken it.
@@ -47,11 +46,9 @@ pub enum WriteCheck {
 pub struct Totals {
     /// Calls of `free`.
     pub freed_calls: u64,
-    /// Units freed.
     pub freed: u64,
     /// Units that were written again before they were sent.
     pub taken_back: u64,
-    /// Commands sent.
     pub commands: u64,
     /// Ranges in them.
     pub ranges: u64,

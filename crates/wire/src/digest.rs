@@ -27,7 +27,6 @@ impl Crc32c {
         Crc32c(0)
     }
 
-    /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         // The register holds the complement of the CRC over the bytes so far.
         let register = u64::from(!self.0);

@@ -28,7 +28,6 @@ pub mod directive {
 pub struct Config<'a> {
     /// Frames that the target can hold at a time. Linux starts with half of them: 1 hangs it.
     pub buffers: u16,
-    /// The target's firmware.
     pub firmware: u16,
     /// Most sectors of data in a frame; 0 means 2.
     pub sectors: u8,

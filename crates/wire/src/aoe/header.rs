@@ -17,7 +17,6 @@ const ERROR: u8 = 4;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Mac(pub [u8; 6]);
 
-/// The broadcast address.
 pub const BROADCAST: Mac = Mac([0xFF; 6]);
 
 impl Mac {

@@ -48,7 +48,6 @@ pub mod command {
     pub const VENDOR: u8 = 0xF0;
 }
 
-/// Error codes.
 pub mod error {
     /// The command is not known.
     pub const COMMAND: u8 = 1;

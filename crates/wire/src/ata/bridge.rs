@@ -30,9 +30,7 @@ pub mod gscr {
     pub const PORTS: u16 = 2;
     /// Ports whose SError is not 0, a bit each.
     pub const ERRORS: u16 = 32;
-    /// The supported features.
     pub const FEATURES: u16 = 64;
-    /// The enabled features.
     pub const ENABLED: u16 = 96;
     /// Bit of these two: it sends notifications of events at its ports.
     pub const NOTIFIES: u32 = 1 << 3;

@@ -2,7 +2,6 @@
 
 use crate::error::WireError;
 
-/// Bytes of the data.
 pub const IDENTIFY_LEN: usize = 512;
 
 /// The TRIM support of a device.
@@ -26,7 +25,6 @@ pub struct Identify {
     pub serial: String,
     /// Up to 8 characters.
     pub firmware: String,
-    /// Logical sectors.
     pub sectors: u64,
     /// Bytes of a logical sector: 512, or more and even.
     pub sector_bytes: u32,
@@ -141,7 +139,6 @@ impl Words {
 }
 
 impl Identify {
-    /// Reads the data of a device.
     pub fn decode(bytes: &[u8]) -> Result<Identify, WireError> {
         let short = WireError::short("IDENTIFY DEVICE data", 0);
         let bytes: &[u8; IDENTIFY_LEN] = bytes.first_chunk().ok_or(short)?;

@@ -3,7 +3,6 @@
 use super::TRIM_BLOCK;
 use crate::error::{Kind, WireError};
 
-/// Address of the log.
 pub const NCQ_ERROR_LOG: u8 = 0x10;
 
 /// Byte 0: the error is of a command that was not queued.
@@ -23,7 +22,6 @@ pub struct NcqError {
 }
 
 impl NcqError {
-    /// Reads the page of a device.
     pub fn decode(bytes: &[u8]) -> Result<NcqError, WireError> {
         let short = WireError::short("NCQ Command Error log", 0);
         let page: &[u8; TRIM_BLOCK] = bytes.first_chunk().ok_or(short)?;

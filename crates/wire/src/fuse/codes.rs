@@ -6,10 +6,8 @@ pub const MAJOR: u32 = 7;
 /// See [`MAJOR`].
 pub const MINOR: u32 = 31;
 
-/// The root of the file system.
 pub const ROOT: u64 = 1;
 
-/// Opcodes of requests.
 pub mod opcode {
     /// A name in a folder.
     pub const LOOKUP: u32 = 1;
@@ -19,7 +17,6 @@ pub mod opcode {
     pub const GETATTR: u32 = 3;
     /// Changes attributes.
     pub const SETATTR: u32 = 4;
-    /// Opens a file.
     pub const OPEN: u32 = 14;
     pub const READ: u32 = 15;
     /// Writes.
@@ -42,7 +39,6 @@ pub mod opcode {
     pub const RELEASEDIR: u32 = 29;
     /// Makes a folder durable.
     pub const FSYNCDIR: u32 = 30;
-    /// Check access permissions.
     pub const ACCESS: u32 = 34;
     /// Interrupt a request: its caller no longer waits.
     pub const INTERRUPT: u32 = 36;

@@ -1,7 +1,6 @@
 //! Replies: a header, then the result of the operation. The kernel may not cache anything about the
 //! file, so that a change of size is seen at once.
 
-/// Bytes of a reply's header.
 pub const REPLY_HEAD: usize = 16;
 
 /// Bytes of the longest reply besides data and entries of a folder.
@@ -32,7 +31,6 @@ fn header(len: u32, error: i32, unique: u64) -> [u8; REPLY_HEAD] {
     [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
 }
 
-/// The attributes of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     pub node: u64,

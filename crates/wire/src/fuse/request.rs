@@ -8,7 +8,6 @@ use super::codes::opcode;
 use crate::bytes::Reader;
 use crate::error::WireError;
 
-/// Bytes of a request's header.
 pub const REQUEST_HEAD: usize = 40;
 
 /// Bytes before the data of a WRITE.
@@ -38,7 +37,6 @@ pub struct Header {
     pub pid: u32,
 }
 
-/// A request's operation and its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
     /// The first request.
@@ -120,7 +118,6 @@ pub enum Operation<'a> {
         offset: u64,
         /// Bytes.
         len: u64,
-        /// Mode bits.
         mode: u32,
     },
     /// Where data or holes begin.

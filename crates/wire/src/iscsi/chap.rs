@@ -133,7 +133,6 @@ pub struct ChapResponse {
 }
 
 impl ChapResponse {
-    /// The bytes to send.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or(&[])
     }

@@ -112,7 +112,6 @@ impl Pdu for ScsiCommand {
 /// A SCSI Command with its additional headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandPdu<'a> {
-    /// The fields of the header.
     pub header: ScsiCommand,
     /// CDB bytes after the sixteenth; empty for ordinary CDBs.
     pub cdb_rest: &'a [u8],

@@ -36,7 +36,6 @@ pub struct ClientChap {
 /// The initiator's configuration for a login.
 #[derive(Clone)]
 pub struct ClientConfig {
-    /// InitiatorName.
     pub initiator: String,
     /// TargetName; None requests a discovery session.
     pub target: Option<String>,
@@ -87,7 +86,6 @@ pub struct Connected {
     pub portal_group: Option<String>,
 }
 
-/// The caller's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientStep {
     /// Send this and wait for the response.

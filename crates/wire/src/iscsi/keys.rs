@@ -48,7 +48,6 @@ pub enum Key {
     ChapR,
 }
 
-/// How a key's result is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// The smaller number.
@@ -73,7 +72,6 @@ pub enum Rule {
     Security,
 }
 
-/// When a key may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Security stage of a login.
@@ -100,7 +98,6 @@ pub enum Sender {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     pub key: Key,
-    /// Its name on the wire.
     pub name: &'static str,
     /// How the result is found.
     pub rule: Rule,

@@ -68,7 +68,6 @@ pub enum SessionType {
 pub struct TargetQuery {
     /// Normal or discovery.
     pub session: SessionType,
-    /// InitiatorName.
     pub initiator: String,
     /// InitiatorAlias; None when not given.
     pub initiator_alias: Option<String>,
@@ -106,7 +105,6 @@ pub struct Grant {
     pub auth: Auth,
     /// TSIH of the session, not 0.
     pub tsih: u16,
-    /// TargetPortalGroupTag.
     pub portal_group: u16,
     /// TargetAlias; None leaves it out.
     pub alias: Option<String>,
@@ -133,7 +131,6 @@ impl LoginReply {
     }
 }
 
-/// A finished login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Established {
     /// The last response; send it first.
@@ -152,7 +149,6 @@ pub struct Established {
     pub exp_cmd_sn: u32,
 }
 
-/// The caller's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send this and wait for the next request.

@@ -21,7 +21,6 @@ use crate::error::{Kind, WireError};
 pub enum Side {
     /// We are the target.
     Target,
-    /// We are the initiator.
     Initiator,
 }
 

@@ -15,7 +15,6 @@
 pub enum WriteStep {
     /// Write `bytes` (whole sectors) at byte `offset`.
     Write {
-        /// Byte offset on the media.
         offset: u64,
         bytes: Vec<u8>,
     },

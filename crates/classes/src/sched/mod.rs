@@ -75,5 +75,4 @@ mod queue_tests;
 pub use class::SchedClass;
 pub use clients::CLIENTS_MAX;
 
-/// The class's name.
 const NAME: &str = "sched";

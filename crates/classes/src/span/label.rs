@@ -2,7 +2,6 @@
 
 use crate::members::frame::{Fields, FrameError, Record};
 
-/// A member's label.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SpanLabel {
     /// Name of the whole, without the class.
@@ -25,7 +24,6 @@ pub struct SpanLabel {
 pub(crate) struct Format {
     /// Magic at byte 0.
     pub(crate) magic: &'static str,
-    /// Newest version.
     pub(crate) version: u32,
     /// First version with a hardcoded provider, and first with a provider size.
     pub(crate) since: (u32, u32),

@@ -38,7 +38,6 @@ pub(crate) struct SpanLayer<S> {
     pub(crate) strip: u64,
     /// The same, and the number of members, to divide by.
     pub(crate) divisors: (Divisor, Divisor),
-    /// Bytes each member gives.
     pub(crate) sizes: Box<[u64]>,
     /// Ways to the members.
     pub(crate) edges: Box<[Edge]>,

@@ -21,5 +21,4 @@ mod verbs;
 pub use class::TrimClass;
 pub use params::{TrimParams, Zeroes};
 
-/// The class's name.
 pub(crate) const NAME: &str = "trim";

@@ -26,7 +26,6 @@ struct WakeFlag {
     waker: Option<Waker>,
 }
 
-/// A message to the geom.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// The queue was shut and nothing is in flight any more.

@@ -25,7 +25,6 @@ impl Clocked {
         Arc::new(Clocked { disk: Disk::new(1 << 20), delay_ns, starts, ends })
     }
 
-    /// Forgets the requests so far.
     fn forget(&self) {
         self.starts.lock().expect("notes").clear();
         self.ends.lock().expect("notes").clear();

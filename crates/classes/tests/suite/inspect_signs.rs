@@ -11,7 +11,6 @@ use crate::inspected::{clean, clear, judge_as, look};
 use crate::support::{Loop, Scratch, Seed, run, run_on};
 
 const MIB: u64 = 1 << 20;
-/// Bytes of the images here.
 const SIZE: u64 = 16 * MIB;
 const BOTH: [u32; 2] = [512, 4096];
 

@@ -31,7 +31,6 @@ const PLACES: [usize; 3] = [0, (2 << 20) + 0x1_5000, (4 << 20) + 0x9_3000];
 /// Bytes of each disk that the volume uses.
 const USED: usize = 8 << 20;
 
-/// The maker of an array.
 enum Maker {
     /// This class, with `--level` as written.
     Ours(&'static str),

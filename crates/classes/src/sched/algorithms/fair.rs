@@ -52,7 +52,6 @@ pub(super) const KIND: Kind = Kind {
 struct Queue {
     waiting: VecDeque<(u32, u64)>,
     share: Share,
-    /// Its virtual time.
     time: u64,
     /// From when it has its requests, and its bytes, ns.
     ops_ns: u64,

@@ -205,7 +205,6 @@ pub(crate) const ALL: &[Kind] =
 /// The names of the algorithms, for selection.
 pub(crate) const NAMES: &[&str] = &["rr", "as", "fifo", "deadline", "fair"];
 
-/// The default algorithm.
 pub(crate) const DEFAULT: &str = "rr";
 
 /// What one is, in a few words.

@@ -87,7 +87,6 @@ fn leaving_error(name: &str) -> Error {
     Error::new(Errno::NxIo, format!("{name} is being removed"))
 }
 
-/// One more member.
 fn append<S: Span>(
     control: &mut GraphControl,
     on: &str,

@@ -22,7 +22,6 @@ pub struct WayState {
     pub held: Vec<Ticket>,
 }
 
-/// One way to a disk.
 #[derive(Clone)]
 pub struct Way {
     pub disk: Disk,

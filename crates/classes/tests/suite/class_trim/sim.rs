@@ -23,7 +23,6 @@ const GRANULE: u64 = 4096;
 const STRIDE: u64 = 13;
 const USERS: u64 = 3;
 
-/// Totals of all seeds.
 #[derive(Default, Debug)]
 struct Totals {
     ops: u64,

@@ -22,7 +22,6 @@ const SEEDS: u64 = 40;
 /// answers late, in a hundredth of the time, and three tries.
 const LIMIT_NS: u64 = 6 * 3_600_000 * MS;
 
-/// Totals of all seeds.
 #[derive(Default, Debug)]
 struct Totals {
     ended: u64,

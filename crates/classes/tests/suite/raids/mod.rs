@@ -100,7 +100,6 @@ impl Raid {
         Raid { world, disks, set, model }
     }
 
-    /// The name of its first volume.
     pub fn volume(&self) -> String {
         format!("raid/{}/data", self.set)
     }

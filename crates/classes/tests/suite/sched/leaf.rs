@@ -70,7 +70,6 @@ impl Leaf {
         provider.sector(BLOCK as u32).io_max(io_max).make(t, Arc::new(self.clone()))
     }
 
-    /// Releases the held requests.
     pub fn release(&self) -> Vec<(usize, Ticket)> {
         let mut inside = self.lock();
         inside.holds = false;

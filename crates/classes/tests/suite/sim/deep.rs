@@ -17,7 +17,6 @@ const DDF: u64 = 32 << 20;
 /// Bytes of each member that a log of partial parity needs, and a bit more.
 const LOG: u64 = 1500 << 10;
 
-/// One level of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Level {
     Plain(&'static str),

@@ -18,7 +18,6 @@ pub const SECTOR: u64 = 512;
 /// Offset and bytes of a write under way.
 type Write = (u64, Vec<u8>);
 
-/// The state of a disk.
 pub struct Inside {
     pub model: DiskModel,
     random: SeededRandom,
@@ -71,7 +70,6 @@ pub enum Watch {
     Seen,
 }
 
-/// A handle on a disk.
 #[derive(Clone)]
 pub struct Disk(Arc<Mutex<Inside>>);
 
@@ -120,7 +118,6 @@ impl Disk {
         inside.heal();
     }
 
-    /// Releases hanging requests.
     pub fn release(&self) -> Vec<(usize, Ticket)> {
         let mut inside = self.lock();
         (inside.hangs, inside.holds) = (false, None);
@@ -190,7 +187,6 @@ impl Disk {
         self.lock().first
     }
 
-    /// Attaches it to a world.
     pub fn attach(&self, t: &mut Topology, name: &str) -> Result<ProviderId, Error> {
         let deletes = u64::from(self.lock().deletes);
         let named = || format!("serial-{name}");

@@ -112,7 +112,6 @@ impl Life {
         self.control.set_event_hook(interlude(&self.world, &self.cores, seed));
     }
 
-    /// Lets so much time pass.
     pub fn pass(&mut self, ns: u64) {
         self.control.wait_until(Duration::from_nanos(ns), |_| false);
     }
@@ -162,7 +161,6 @@ impl Life {
         on.is_some_and(|on| self.control.topology.error_of(on).is_some())
     }
 
-    /// A provider has another size.
     pub fn resized(&mut self, name: &str, bytes: u64) {
         if let Some(on) = self.control.topology.find(name) {
             self.control.topology.post(Event::Resize(on, bytes));

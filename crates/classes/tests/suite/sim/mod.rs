@@ -197,7 +197,6 @@ fn stacks_whose_users_overlap() {
     many(30, crowded(rich(Plan::three)));
 }
 
-/// Many seeds of arrays.
 fn of_arrays(kind: Kind, default: u64) -> Totals {
     of_arrays_by(raids::run, kind, default)
 }

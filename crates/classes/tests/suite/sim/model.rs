@@ -82,7 +82,6 @@ pub fn sector(number: u64, version: u64) -> [u8; SECTOR as usize] {
     out
 }
 
-/// The version in a sector's bytes.
 fn version_of(number: u64, bytes: &[u8]) -> Result<u64, String> {
     let version = u64::from_le_bytes(bytes[..8].try_into().expect("eight"));
     match bytes == sector(number, version) {

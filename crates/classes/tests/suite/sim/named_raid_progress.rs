@@ -41,7 +41,6 @@ impl Array {
         Array { life, disks, set, edge }
     }
 
-    /// Size of the volume.
     pub(super) fn bytes(&self) -> u64 {
         let t = &self.life.control.topology;
         let on = t.find(&format!("raid/{}/data", self.set)).expect("a volume");

@@ -110,7 +110,6 @@ pub(super) struct RaidSimulation {
     away: usize,
     strip: u64,
     set: String,
-    /// The name of the volume.
     volume: String,
     pub(super) disks: BTreeMap<String, Disk>,
     model: Rc<RefCell<Model>>,

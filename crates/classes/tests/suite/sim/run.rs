@@ -19,7 +19,6 @@ use super::model::Model;
 use super::plan::Plan;
 use super::users::Crowd;
 
-/// Bytes of each disk.
 pub(super) const DISK: u64 = 64 << 10;
 /// Bytes by which a disk grows.
 pub(super) const GROWTH: u64 = 8 << 10;

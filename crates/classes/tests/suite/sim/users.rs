@@ -11,7 +11,6 @@ use super::disk::SECTOR;
 use super::model::{Model, sector};
 use super::rich::LESS;
 
-/// Most sectors of one request.
 const MOST: u64 = 12;
 
 /// Shared by the users and the test.

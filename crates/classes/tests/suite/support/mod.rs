@@ -259,7 +259,6 @@ pub fn probe_file<T>(
     Sectors::new(sector_size, len).drive(read, probe)
 }
 
-/// The table on an image file.
 pub fn table_of(path: &Path, sector_size: u32) -> Result<Table, ProbeError> {
     probe_file(path, sector_size, |s| part::step(s, &TableContext::default()))
 }

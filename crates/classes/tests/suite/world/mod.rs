@@ -49,7 +49,6 @@ impl Media {
     }
 }
 
-/// A handle on a disk's media.
 #[derive(Clone, Default)]
 pub struct Disk(pub Arc<Mutex<Media>>);
 

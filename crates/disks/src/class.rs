@@ -21,10 +21,8 @@ use crate::registry::KINDS;
 use crate::verbs::VERBS;
 use crate::watch::Watch;
 
-/// Name of the class.
 pub const DISK_CLASS: &str = "disk";
 
-/// Description of the class.
 pub const DISK_DOC: &str = "The disks at the bottom of the graph.";
 
 /// Puts disks into the graph. Register one value with the topology.

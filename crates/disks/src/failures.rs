@@ -72,7 +72,6 @@ impl Failures {
 /// The last failed request of a disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LastError {
-    /// The request and its error.
     pub description: String,
     /// When it ended, ns of the cores' clock.
     pub at_ns: u64,

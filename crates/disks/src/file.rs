@@ -487,7 +487,6 @@ fn can_punch(file: &File, size: u64) -> bool {
 
 struct MadeFile {
     path: PathBuf,
-    /// Name of the disk.
     name: String,
     identities: Option<Arc<dyn Identities>>,
 }

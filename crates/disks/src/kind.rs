@@ -31,7 +31,6 @@ pub struct Site {
     pub identities: Option<Arc<dyn Identities>>,
 }
 
-/// A request to open a disk.
 pub struct Open<'a> {
     /// Its name, which is its provider's.
     pub name: &'a str,

@@ -39,7 +39,6 @@ const DIGITS: usize = 16;
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PersistentIdentity {
-    /// Serial number of the disk.
     pub ident: String,
     /// The name from which serial numbers of units on the disk are made, with `ident`. It is that
     /// of the disk when it was first served, by an earlier version or by its hardware's serial

@@ -73,7 +73,6 @@ struct Waiter {
     ordered: bool,
 }
 
-/// The reason why a request returns.
 enum RestartReason {
     Dequeued,
     TriedAgain,

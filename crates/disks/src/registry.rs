@@ -8,7 +8,6 @@ use crate::model::Model;
 use crate::nbd::Nbd;
 use crate::null::Null;
 
-/// Every kind of disk.
 pub const KINDS: &[&dyn Kind] = &[&ImageFile, &BlockDev, &Memory, &Null, &Model, &Nbd];
 
 pub fn kind(name: &str) -> Option<&'static dyn Kind> {

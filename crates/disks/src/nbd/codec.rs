@@ -11,7 +11,6 @@ use super::export::Export;
 use crate::remote::Outcome;
 use crate::remote::protocol::{Handshake, Job, Progress, Protocol, ProtocolViolation, Transfer};
 
-/// The fields of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NbdCommand {
     pub(crate) kind: u16,
@@ -49,7 +48,6 @@ pub(crate) struct NbdReply {
     received: u64,
     /// The pieces that have arrived behind those: first byte and end of each.
     early: Vec<(u64, u64)>,
-    /// Its first error.
     error: Option<Errno>,
     /// The extent of a BLOCK_STATUS.
     run: Option<(u64, u64)>,

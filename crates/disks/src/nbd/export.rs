@@ -28,7 +28,6 @@ pub(crate) struct Export {
     own_flush: AtomicBool,
     /// A FLUSH of the disk itself has failed: the next one of a user reports that.
     owes_error: AtomicBool,
-    /// Transmission flags at the start.
     flags: u16,
     sector: u32,
     read_only: bool,

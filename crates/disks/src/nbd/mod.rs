@@ -274,7 +274,6 @@ impl Kind for Nbd {
     }
 }
 
-/// The way to an export.
 struct ExportPath {
     to: DialParams,
     export: String,

@@ -23,7 +23,6 @@ pub(crate) struct Counts {
     pub(crate) replayed: AtomicU64,
 }
 
-/// The way to a server.
 pub(crate) struct ServerPath<T> {
     pub(crate) to: DialParams,
     /// The connection by which the disk was opened.
@@ -98,7 +97,6 @@ impl<P: Protocol> Remote<P> {
         DialParams { tls: self.tls.lock().clone(), ..self.to.clone() }
     }
 
-    /// Bounds of its requests.
     pub(crate) fn bounds(&self) -> Bounds {
         *self.bounds.lock()
     }

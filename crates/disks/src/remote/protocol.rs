@@ -15,10 +15,8 @@ pub(crate) enum Transfer {
     FromServer(u64),
 }
 
-/// Progress of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress<T> {
-    /// More bytes are needed.
     More,
     /// TLS begins now; then [`Handshake::secured`].
     StartTls,
@@ -68,10 +66,8 @@ pub(crate) trait Protocol: Send + Sync + Sized + 'static {
     /// Longest head of a request, bytes.
     const HEAD_MAX: usize;
 
-    /// Begins a handshake.
     fn handshake(&self, is_tls: bool) -> Self::Handshake;
 
-    /// Bytes of the medium.
     fn bytes(terms: &Self::Terms) -> u64;
 
     /// Compares the medium of a new connection with that of the disk, apart from its size.

@@ -15,7 +15,6 @@ use crate::world::{World, range};
 
 pub const MIB: u64 = 1 << 20;
 
-/// Progress of a load.
 #[derive(Default)]
 pub struct Progress {
     users: u64,
@@ -108,7 +107,6 @@ pub fn wait_for_progress(w: &mut World, p: &Progress, rounds: u64) {
     assert_eq!(*p.failed.borrow(), Vec::<String>::new());
 }
 
-/// The users end.
 pub fn ends(w: &mut World, p: &Progress) {
     p.stop.set(true);
     w.until("the end of the load", |_| p.ended.get() == p.users);

@@ -133,7 +133,6 @@ impl Remote {
         })
     }
 
-    /// Begins to listen.
     pub fn start(self: &Rc<Remote>) {
         let remote = self.clone();
         let listening = self.reactor.spawn("nbd remote", async move {

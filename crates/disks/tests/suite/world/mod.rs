@@ -162,7 +162,6 @@ impl World {
         .status
     }
 
-    /// A line of a disk's list.
     pub fn line_of(&mut self, disk: &str, line: &str) -> String {
         let view = self.control.topology.view(0);
         let geom = view.iter().find(|g| g.class == DISK_CLASS && g.name == disk).unwrap();

@@ -14,10 +14,7 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteStep {
     /// Write `bytes` (whole sectors) at byte `offset`.
-    Write {
-        offset: u64,
-        bytes: Vec<u8>,
-    },
+    Write { offset: u64, bytes: Vec<u8> },
     /// All writes so far must be on stable media before the next one is sent.
     Flush,
 }

@@ -1,4 +1,4 @@
-//! Big-endian fields in byte arrays and slices.
+//! Big-endian fields and text in byte arrays and slices.
 //!
 //! Fixed headers are read with the offset as a constant: a field that would not fit does not
 //! compile. Slices of unknown length pass through [`Reader`], which answers with an error.
@@ -21,6 +21,18 @@ pub(crate) fn get24<const AT: usize, const N: usize>(b: &[u8; N]) -> u32 {
 pub(crate) fn get32<const AT: usize, const N: usize>(b: &[u8; N]) -> u32 {
     const { assert!(AT + 4 <= N) };
     u32::from_be_bytes([b[AT], b[AT + 1], b[AT + 2], b[AT + 3]])
+}
+
+/// Text of a field; bytes that are not printable become spaces.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let plain = |b: &u8| if b.is_ascii_graphic() { char::from(*b) } else { ' ' };
+    bytes.iter().map(plain).collect::<String>().trim().to_owned()
+}
+
+/// A field of `len` bytes: text with spaces behind it.
+pub(crate) fn padded(text: &str, len: usize) -> Vec<u8> {
+    let plain = text.bytes().map(|b| if b.is_ascii_graphic() { b } else { b' ' });
+    plain.chain(std::iter::repeat(b' ')).take(len).collect()
 }
 
 /// A byte string of constant length.

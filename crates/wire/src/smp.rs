@@ -1,6 +1,6 @@
 //! SMP: data of SAS expanders about themselves and their phys (SAS-2). Frames without their CRC.
 
-use crate::bytes::Reader;
+use crate::bytes::{Reader, padded, text};
 use crate::error::WireError;
 
 /// Function codes.
@@ -158,8 +158,6 @@ impl Manufacturer {
             Err(result) => return Ok(Err(result)),
         };
         reader.take(8, "REPORT MANUFACTURER INFORMATION")?;
-        let plain = |b: &u8| if b.is_ascii_graphic() { char::from(*b) } else { ' ' };
-        let text = |b: &[u8]| b.iter().map(plain).collect::<String>().trim().to_owned();
         Ok(Ok(Manufacturer {
             vendor: text(reader.take(8, "VENDOR IDENTIFICATION")?),
             product: text(reader.take(16, "PRODUCT IDENTIFICATION")?),
@@ -169,10 +167,6 @@ impl Manufacturer {
 
     /// The response of an expander with these values.
     pub fn encode(&self) -> Vec<u8> {
-        let padded = |text: &str, len: usize| {
-            let plain = text.bytes().map(|b| if b.is_ascii_graphic() { b } else { b' ' });
-            plain.chain(std::iter::repeat(b' ')).take(len).collect::<Vec<u8>>()
-        };
         let mut body = vec![0; 8];
         body.extend(padded(&self.vendor, 8));
         body.extend(padded(&self.product, 16));

@@ -1,6 +1,6 @@
 //! Enclosure bridges (SEMB) and port multipliers on a SATA link.
 
-use crate::bytes::Reader;
+use crate::bytes::{Reader, padded, text};
 use crate::error::WireError;
 
 /// SEP_ATTN: a command to an enclosure behind a bridge.
@@ -90,8 +90,6 @@ pub struct SepIdentify {
 impl SepIdentify {
     pub fn decode(data: &[u8]) -> Result<SepIdentify, WireError> {
         let mut reader = Reader::new(data);
-        let plain = |b: &u8| if b.is_ascii_graphic() { char::from(*b) } else { ' ' };
-        let text = |b: &[u8]| b.iter().map(plain).collect::<String>().trim().to_owned();
         reader.take(2, "IDENTIFY SEP LENGTH")?;
         let id = reader.u64("ENCLOSURE LOGICAL IDENTIFIER")?;
         let vendor = text(reader.take(8, "ENCLOSURE VENDOR IDENTIFICATION")?);
@@ -105,10 +103,6 @@ impl SepIdentify {
 
     /// The data of a bridge with these values.
     pub fn encode(&self) -> Vec<u8> {
-        let padded = |text: &str, len: usize| {
-            let plain = text.bytes().map(|b| if b.is_ascii_graphic() { b } else { b' ' });
-            plain.chain(std::iter::repeat(b' ')).take(len).collect::<Vec<u8>>()
-        };
         let mut out = vec![SEP_IDENTIFY_LEN as u8, 0];
         out.extend(self.id.to_be_bytes());
         for (text, len) in [(&self.vendor, 8), (&self.product, 16), (&self.revision, 4)] {

@@ -3,9 +3,6 @@
 /// A CDB of 16 bytes.
 pub type Cdb = [u8; 16];
 
-/// Bytes of an UNMAP parameter list before its descriptors, and of each of them.
-pub const UNMAP_PARTS: (usize, usize) = (8, 16);
-
 const FUA: u8 = 1 << 3;
 
 /// Opcode, the byte behind it, LBA and blocks of a command of 16 bytes.

@@ -2,7 +2,7 @@
 //! disk. Lengths given by the device are checked against the received data.
 
 use super::vpd::{Limits, Provisioning};
-use crate::bytes::Reader;
+use crate::bytes::{Reader, text};
 use crate::error::WireError;
 
 /// Shortest standard INQUIRY data that devices send.
@@ -30,12 +30,6 @@ pub struct Inquiry {
     pub revision: String,
     /// Bytes that a whole answer has, header included.
     pub whole: usize,
-}
-
-/// Converts bytes to text; bytes that are not printable become spaces.
-fn text(bytes: &[u8]) -> String {
-    let plain = |b: &u8| if b.is_ascii_graphic() { char::from(*b) } else { ' ' };
-    bytes.iter().map(plain).collect::<String>().trim().to_owned()
 }
 
 pub fn parse_inquiry(data: &[u8]) -> Result<Inquiry, WireError> {

@@ -128,17 +128,6 @@ impl PrOutAction {
     pub fn from_code(code: u8) -> Option<PrOutAction> {
         PrOutAction::ALL.into_iter().find(|a| *a as u8 == code)
     }
-
-    /// The SCOPE and TYPE fields mean something.
-    pub const fn has_type(self) -> bool {
-        matches!(
-            self,
-            PrOutAction::Reserve
-                | PrOutAction::Release
-                | PrOutAction::Preempt
-                | PrOutAction::PreemptAndAbort
-        )
-    }
 }
 
 /// Service action of PERSISTENT RESERVE IN.

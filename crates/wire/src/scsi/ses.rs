@@ -4,7 +4,7 @@
 //! Pages 02h, 07h and 0Ah can be read only with page 01h, which gives the order of the elements.
 //! All carry its generation; pages of different generations do not belong together.
 
-use crate::bytes::Reader;
+use crate::bytes::{Reader, padded, text};
 use crate::error::WireError;
 
 /// Codes of the pages.
@@ -110,11 +110,6 @@ pub struct AdditionalElement {
     pub sas: u64,
 }
 
-fn text(bytes: &[u8]) -> String {
-    let plain = |b: &u8| if b.is_ascii_graphic() { char::from(*b) } else { ' ' };
-    bytes.iter().map(plain).collect::<String>().trim().to_owned()
-}
-
 /// The body of a page, its flags, and the generation it belongs to.
 fn open(data: &[u8], code: u8) -> Result<(u32, Reader<'_>), WireError> {
     let mut reader = Reader::new(data);
@@ -178,10 +173,6 @@ impl SesConfig {
 
     /// Page 01h of an enclosure without others in it.
     pub fn encode(&self) -> Vec<u8> {
-        let padded = |text: &str, len: usize| {
-            let plain = text.bytes().map(|b| if b.is_ascii_graphic() { b } else { b' ' });
-            plain.chain(std::iter::repeat(b' ')).take(len).collect::<Vec<u8>>()
-        };
         let types = self.types.iter().take(255);
         let mut body = self.generation.to_be_bytes().to_vec();
         body.extend([0x11, 0, u8::try_from(types.len()).unwrap_or(255), 36]);

@@ -15,6 +15,9 @@ use wire::nbd::{Form, Request};
 
 use crate::nbd::simulated::{Client, plant};
 
+/// Whether the client was answered as it expects, and the seconds until then.
+type Report = Rc<RefCell<Option<(bool, u64)>>>;
+
 /// The bytes that a client sends, and their pace.
 struct PacedBytes {
     /// At once.
@@ -32,11 +35,7 @@ fn request(len: u64) -> Vec<u8> {
 }
 
 /// Seconds after which the client received an answer (true) or the end (false).
-async fn send_paced(
-    mut client: Client,
-    bytes: PacedBytes,
-    report: Rc<RefCell<Option<(bool, u64)>>>,
-) {
+async fn send_paced(mut client: Client, bytes: PacedBytes, report: Report) {
     let mut wire = client.enter().await.unwrap();
     let begun = client.reactor.now();
     let (stream, reactor) = (wire.stream.clone(), client.reactor.clone());
@@ -62,19 +61,27 @@ async fn send_paced(
     std::future::pending::<()>().await;
 }
 
-fn play(bytes: PacedBytes) -> (bool, u64) {
+/// Runs the story of one client until its report.
+fn play_client<F>(story: impl FnOnce(Client, Arc<Registry>, Report) -> F) -> (bool, u64)
+where
+    F: Future<Output = ()> + 'static,
+{
     let world = World::new(7);
     let portals: [Address; 1] = ["10.0.0.1:10809".parse().unwrap()];
     let plant = plant(&world, &portals);
     let outside = Reactor::simulated(&world, "client");
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let client = Client::new(0, 7, &outside, &pool, &portals[0], Form::Simple);
-    let report: Rc<RefCell<Option<(bool, u64)>>> = Rc::default();
-    drop(outside.spawn("client", send_paced(client, bytes, report.clone())));
+    let report = Report::default();
+    drop(outside.spawn("client", story(client, plant.registry.clone(), report.clone())));
     let ended = plant.run(&world, &outside, &mut || report.borrow().is_some());
     assert_eq!(ended, Ended::Stopped);
     plant.end(&outside);
     report.take().unwrap()
+}
+
+fn play(bytes: PacedBytes) -> (bool, u64) {
+    play_client(|client, _, report| send_paced(client, bytes, report))
 }
 
 /// Q1 of block_requests/requests.rs.
@@ -101,11 +108,7 @@ fn started_request_is_answered_or_closed_at_its_deadline() {
 }
 
 /// Whether a read failed while its unit was awaited, and the seconds until then.
-async fn read_awaited(
-    mut client: Client,
-    registry: Arc<Registry>,
-    report: Rc<RefCell<Option<(bool, u64)>>>,
-) {
+async fn read_awaited(mut client: Client, registry: Arc<Registry>, report: Report) {
     let mut wire = client.enter().await.unwrap();
     let group = GroupSpec {
         name: "all".into(),
@@ -127,17 +130,6 @@ async fn read_awaited(
 
 #[test]
 fn request_at_a_unit_that_stays_away_fails_after_30_seconds() {
-    let world = World::new(7);
-    let portals: [Address; 1] = ["10.0.0.1:10809".parse().unwrap()];
-    let plant = plant(&world, &portals);
-    let outside = Reactor::simulated(&world, "client");
-    let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
-    let client = Client::new(0, 7, &outside, &pool, &portals[0], Form::Simple);
-    let report: Rc<RefCell<Option<(bool, u64)>>> = Rc::default();
-    drop(outside.spawn("client", read_awaited(client, plant.registry.clone(), report.clone())));
-    let ended = plant.run(&world, &outside, &mut || report.borrow().is_some());
-    assert_eq!(ended, Ended::Stopped);
-    plant.end(&outside);
-    let (failed, took) = report.take().unwrap();
+    let (failed, took) = play_client(read_awaited);
     assert!(failed && (30..=31).contains(&took), "{took} s");
 }

@@ -147,7 +147,6 @@ pub enum KernelMessage<'a> {
         /// 0: carried out.
         errno: u32,
     },
-    /// A message of a family.
     Message {
         family: u16,
         command: u8,

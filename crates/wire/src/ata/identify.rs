@@ -101,7 +101,6 @@ const SECTORS_28_MAX: u64 = 0x0FFF_FFFF;
 const MAJOR: u16 = 1 << 10;
 const SIGNATURE: u8 = 0xA5;
 
-/// The data as words.
 struct Words([u16; IDENTIFY_LEN / 2]);
 
 impl Words {

@@ -47,7 +47,6 @@ pub struct LoginConfig {
     pub algorithms: Algorithms,
     /// Drawn from a secure source for this connection alone.
     pub challenge: Challenge,
-    /// StatSN of the first response.
     pub stat_sn: u32,
     /// Commands the session may have open: MaxCmdSN - ExpCmdSN + 1.
     pub command_window: u32,

@@ -16,10 +16,8 @@ use super::number::parse_number;
 use super::text::TextBuilder;
 use crate::error::{Kind, WireError};
 
-/// Which side of the connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// We are the target.
     Target,
     Initiator,
 }

@@ -10,7 +10,6 @@ use crate::error::WireError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum TaskAnswer {
-    /// Function complete.
     #[default]
     Complete = 0,
     /// Task does not exist.
@@ -26,7 +25,6 @@ pub enum TaskAnswer {
     NotAuthorized = 6,
     /// Function succeeded: the answer to a query (RFC 7144).
     Succeeded = 7,
-    /// Function rejected.
     Rejected = 255,
 }
 
@@ -35,7 +33,6 @@ pub enum TaskAnswer {
 pub struct TaskResponse {
     /// The outcome.
     pub answer: TaskAnswer,
-    /// Initiator task tag of the request.
     pub task_tag: u32,
     /// StatSN and command window.
     pub sn: Numbers,
@@ -134,7 +131,6 @@ pub enum RejectReason {
     DataDigest = 0x02,
     /// SNACK reject.
     Snack = 0x03,
-    /// Protocol error.
     #[default]
     Protocol = 0x04,
     /// Command not supported.

@@ -248,7 +248,6 @@ impl Pdu for TextRequest {
 /// Why an initiator logs out (RFC 7143 section 11.14.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogoutReason {
-    /// Close the session.
     #[default]
     Session,
     /// Close the connection named by the CID.

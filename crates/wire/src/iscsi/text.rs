@@ -111,7 +111,6 @@ impl TextBuilder {
         self.push(key, &value.to_string())
     }
 
-    /// The text so far.
     pub fn bytes(&self) -> &[u8] {
         &self.text
     }
@@ -146,7 +145,6 @@ impl TextInput {
         Ok(if more { None } else { Some(std::mem::take(&mut self.text)) })
     }
 
-    /// Whether an unfinished text is held.
     pub fn is_pending(&self) -> bool {
         !self.text.is_empty()
     }

@@ -127,7 +127,6 @@ enum ClientHandshakeState {
     Over,
 }
 
-/// The client's side of a handshake.
 #[derive(Debug)]
 pub struct ClientHandshake {
     export: String,

@@ -205,7 +205,6 @@ impl Handshake {
         self.secure
     }
 
-    /// Received options.
     pub fn options(&self) -> u32 {
         self.options
     }

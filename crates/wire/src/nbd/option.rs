@@ -122,7 +122,6 @@ impl<'a> OptionReply<'a> {
         Ok((OptionReply { option, kind, payload }, Self::HEADER_LEN + len))
     }
 
-    /// True for an error.
     pub fn is_error(&self) -> bool {
         self.kind >= rep::ERR_UNSUP - 1
     }

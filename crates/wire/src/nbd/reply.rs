@@ -51,7 +51,6 @@ pub enum Piece {
         /// See above.
         last: bool,
     },
-    /// The request failed.
     Failed {
         /// Of the request.
         cookie: u64,

@@ -20,7 +20,6 @@ pub enum Form {
     /// Simple replies only.
     #[default]
     Simple,
-    /// Structured replies.
     Structured,
     /// Extended headers both ways.
     Extended,

@@ -297,7 +297,6 @@ impl<'a> R<'a> {
         Ok(r)
     }
 
-    /// Appends the message.
     pub fn encode(&self, tag: u16, out: &mut Vec<u8>) {
         let kind = match self {
             R::Version { .. } => kind::TVERSION + 1,

@@ -25,7 +25,6 @@ impl Sgl {
     pub const TRANSPORT: u8 = 0x5a;
 }
 
-/// A command of any queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Command {
     pub opcode: u8,

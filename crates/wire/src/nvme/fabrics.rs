@@ -28,7 +28,6 @@ pub struct Connect {
 }
 
 impl Connect {
-    /// Reads the command's dwords.
     pub fn decode(command: &Command) -> Connect {
         let b = command.tail();
         let [attributes] = field(&b, 6);
@@ -41,7 +40,6 @@ impl Connect {
         }
     }
 
-    /// As dwords of a command.
     pub fn dwords(&self) -> [u32; 6] {
         let attributes = u32::from(self.no_flow_control) << 18;
         let first = u32::from(self.format) | u32::from(self.queue) << 16;
@@ -130,7 +128,6 @@ impl Property {
         Some(Property { long, at, value: u64::from(high) << 32 | u64::from(low) })
     }
 
-    /// As dwords of a command.
     pub fn dwords(&self) -> [u32; 6] {
         let [a, b, c, d, e, f, g, h] = self.value.to_le_bytes();
         let (low, high) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));

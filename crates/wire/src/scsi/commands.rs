@@ -19,7 +19,6 @@ pub(crate) const VARIABLE_REST: u8 = 0x18;
 /// NACA in the control byte: ACA instead of an automatic clearing of the task set's fault.
 pub const NACA: u8 = 0x04;
 
-/// Direction of a command's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// No data.

@@ -14,7 +14,6 @@ pub enum PeripheralType {
     Disk = 0x00,
     /// CD or DVD.
     Cdrom = 0x05,
-    /// Enclosure services.
     Enclosure = 0x0d,
 }
 
@@ -65,7 +64,6 @@ pub struct Identity {
     pub normal_aca: bool,
     /// SPT of page 86h: which types of protection can be formatted; the bit PROTECT is set with it.
     pub protection: Option<u8>,
-    /// The unit has a volatile write cache.
     pub write_cache: bool,
     /// 3PC: the unit copies for its initiators, within these limits (page 8Fh).
     pub third_party: Option<CopyLimits>,

@@ -41,9 +41,7 @@ pub struct LogCounts {
     pub read_commands: u64,
     /// Commands that wrote it.
     pub write_commands: u64,
-    /// Logical blocks received from initiators.
     pub blocks_received: u64,
-    /// Logical blocks sent to initiators.
     pub blocks_sent: u64,
     /// Time that read commands took, microseconds.
     pub read_time_us: u64,

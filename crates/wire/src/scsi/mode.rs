@@ -206,7 +206,6 @@ pub fn parse_mode_select(ten: bool, data: &[u8], mode: &ModeBlock) -> Result<Mod
     Ok(ModeSelect { state, changed: state != mode.current })
 }
 
-/// One page of a list.
 fn read_page(
     reader: &mut Reader<'_>,
     mode: &ModeBlock,

@@ -76,7 +76,6 @@ impl PrType {
         !matches!(self, PrType::WriteExclusive | PrType::ExclusiveAccess)
     }
 
-    /// Name for lists.
     pub const fn name(self) -> &'static str {
         match self {
             PrType::WriteExclusive => "write-exclusive",

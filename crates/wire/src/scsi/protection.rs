@@ -78,7 +78,6 @@ impl ProtectionType {
 pub struct Protect {
     /// The information is transferred with each block.
     pub moves: bool,
-    /// The guard is checked.
     pub guard: bool,
     /// The application tag is checked, where its value is known.
     pub app: bool,

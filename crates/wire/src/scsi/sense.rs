@@ -15,7 +15,6 @@ const FIXED_LEN: usize = 18;
 pub struct FieldPointer {
     /// In the CDB, not in the parameter list.
     pub in_cdb: bool,
-    /// Byte offset.
     pub byte: u16,
     /// Most significant bit of the field, 0 to 7; None when the field begins with the byte.
     pub bit: Option<u8>,
@@ -24,7 +23,6 @@ pub struct FieldPointer {
 /// Sense data of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sense {
-    /// Key and code.
     pub code: Asc,
     /// INFORMATION: the LBA of an error, the offset of a miscompare; None leaves it not valid.
     /// Fixed format holds 32 bits, a larger value is left out there.

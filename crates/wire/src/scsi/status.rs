@@ -18,7 +18,6 @@ pub enum Status {
     Busy = 0x08,
     /// Someone else has reserved the logical unit.
     ReservationConflict = 0x18,
-    /// The queue is full.
     TaskSetFull = 0x28,
     /// An auto contingent allegiance is in effect.
     AcaActive = 0x30,

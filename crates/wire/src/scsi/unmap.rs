@@ -48,7 +48,6 @@ impl<'a> UnmapList<'a> {
         self.descriptors.is_empty()
     }
 
-    /// The descriptors, in order.
     pub fn iter(&self) -> impl Iterator<Item = UnmapDescriptor> + 'a {
         self.descriptors.iter().map(|bytes| UnmapDescriptor {
             lba: u64::from_be_bytes(crate::bytes::get_array::<0, 8, 16>(bytes)),

@@ -21,7 +21,6 @@ pub struct MainChannel {
     pub sync: bool,
     /// HEADER CODES, 0 to 3: none, header, sub-header, both.
     pub headers: u8,
-    /// User data.
     pub data: bool,
     /// EDC and ECC.
     pub ecc: bool,

@@ -10,10 +10,8 @@ const RANGE_LEN: usize = 16;
 const POPULATE_RANGES: usize = 16;
 const WRITE_RANGES: usize = 536;
 
-/// A run of blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockRange {
-    /// First block.
     pub lba: u64,
     /// Number of blocks; 0 means none.
     pub blocks: u32,

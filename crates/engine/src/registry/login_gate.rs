@@ -52,7 +52,6 @@ impl LoginGate {
         let _ = self.0.compare_exchange(PAUSED, OPEN, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// New connections wait.
     pub fn holds_connections(&self) -> bool {
         matches!(self.0.load(Ordering::Acquire), SHUT | PAUSED)
     }

@@ -42,7 +42,6 @@ pub struct RegistryView {
 pub struct TargetView {
     pub driver: String,
     pub name: String,
-    /// Relative target port identifier.
     pub port: u16,
     pub port_group: String,
     pub groups: Vec<GroupView>,
@@ -92,7 +91,6 @@ pub struct DeviceView {
     pub number: u32,
     /// The names by which hosts know it; `None` in [`Registry::figures`].
     pub ids: Option<Ids>,
-    /// Handler of its commands.
     pub handler: &'static str,
     /// Capacity, blocks.
     pub blocks: u64,

@@ -58,7 +58,6 @@ impl Reservations {
         out
     }
 
-    /// The state of a record.
     pub fn of_record(bytes: &[u8]) -> Result<Reservations, RecordError> {
         let (head, mut rest) = bytes.split_first_chunk::<12>().ok_or(RecordError::Length)?;
         let layout = u16::from_be_bytes([head[0], head[1]]);

@@ -116,7 +116,6 @@ pub struct Change {
     pub save: bool,
 }
 
-/// The reservations of one unit.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Reservations {
     pub(super) generation: u32,

@@ -32,7 +32,6 @@ const IN_CDB: ModelOutcome = ModelOutcome::Sense(5, 0x24, 0);
 const IN_LIST: ModelOutcome = ModelOutcome::Sense(5, 0x26, 0);
 const BAD_RELEASE: ModelOutcome = ModelOutcome::Sense(5, 0x26, 4);
 
-/// The reference model.
 #[derive(Clone, Default, Debug)]
 struct Model {
     key: [u64; NEXUSES],

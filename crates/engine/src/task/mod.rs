@@ -14,7 +14,6 @@ pub enum CommandState {
     DataWait = 1,
     /// Waits for its turn in the order of the unit.
     Dormant = 2,
-    /// Waits for buffers.
     MemoryWait = 3,
     /// Requests are below.
     Executing = 4,

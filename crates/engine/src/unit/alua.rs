@@ -134,7 +134,6 @@ impl PortGroup {
     }
 }
 
-/// One group on its way.
 pub(crate) struct GroupTransition {
     pub group: Arc<PortGroup>,
     pub was: (AccessState, StateCause),

@@ -458,7 +458,6 @@ impl Device {
         }
     }
 
-    /// The order of its commands.
     pub(crate) fn order(&self) -> MutexGuard<'_, TaskSet<Owner>> {
         self.order.lock()
     }

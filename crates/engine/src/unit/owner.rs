@@ -13,7 +13,6 @@ use crate::unit::message::Message;
 /// Owner of an entry, which is notified when the entry is enabled.
 #[derive(Clone)]
 pub(crate) enum Owner {
-    /// A command of a session.
     Command {
         /// The core of the session.
         core: u32,

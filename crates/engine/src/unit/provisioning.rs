@@ -11,7 +11,6 @@ const PIECES_MAX: u64 = 1024;
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Provisioning {
-    /// Freed blocks read as zeroes.
     pub reads_zero: bool,
     /// Best unit, bytes; zero when there is none.
     pub unit_bytes: u64,

@@ -23,7 +23,6 @@ const FIELDS: [(char, std::ops::Range<usize>); 3] = [('g', 0..2), ('a', 2..4), (
 
 type Sense = ((u8, u8, u8), u64);
 
-/// A block and its tuple.
 #[derive(Clone)]
 struct Block {
     data: [u8; 512],

@@ -164,7 +164,6 @@ pub(crate) enum Presented {
     Rod(Use),
 }
 
-/// Every token of the daemon.
 #[derive(Default)]
 pub(crate) struct Tokens {
     all: Mutex<Vec<Arc<Rod>>>,

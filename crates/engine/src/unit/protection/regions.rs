@@ -188,7 +188,6 @@ impl Regions {
         s.regions.keys().copied().collect()
     }
 
-    /// The marks of regions are durable.
     pub fn marked(&self, first: u64, end: u64) {
         let mut s = self.state();
         for r in first..end {

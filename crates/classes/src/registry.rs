@@ -77,7 +77,6 @@ pub(crate) fn old_disk_size(record: &[u8], offset: u64) -> Option<u64> {
     raid::imsm::old_disk_size(record, offset)
 }
 
-/// The classes of the list.
 pub fn all() -> Vec<Arc<dyn Class>> {
     all_at(|| 0)
 }

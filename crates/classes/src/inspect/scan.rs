@@ -42,7 +42,6 @@ pub(crate) fn leftover(sector: &[u8], class: &str, bytes: u64) -> Option<&'stati
     LEFTOVERS.iter().filter(|(kind, ..)| *kind != "geom").find_map(known)
 }
 
-/// The role of a finding within its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingRole {
     /// Protects another: the MBR of a GPT.
@@ -66,7 +65,6 @@ impl fmt::Display for FindingRole {
     }
 }
 
-/// One signature found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub offset: u64,

@@ -94,7 +94,6 @@ fn slice(bytes: u64) -> Result<u32, Error> {
     }
 }
 
-/// The settings in the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     /// Which member serves a read.

@@ -68,7 +68,6 @@ impl Table {
     }
 }
 
-/// Private state of one core.
 #[derive(Default)]
 pub(super) struct CoreState {
     pub(super) table: Arc<Table>,
@@ -109,7 +108,6 @@ impl CoreLocal for CoreState {
     }
 }
 
-/// A rebuild of a member.
 #[derive(Clone, Debug)]
 pub(super) struct RebuildRound {
     number: u64,
@@ -391,7 +389,6 @@ impl MirrorShared {
         }
     }
 
-    /// Reports the faults of members to the geom.
     pub(super) fn report_failures(&self, faults: Faults) {
         for slot in 0..u32::BITS as usize {
             let of = |bits: u32| bits >> slot & 1 == 1;

@@ -110,7 +110,6 @@ pub(super) struct Load {
     pub(super) chosen: u64,
 }
 
-/// Private state of one core.
 #[derive(Default)]
 pub(super) struct CoreState {
     pub(super) table: Arc<Table>,

@@ -283,7 +283,6 @@ fn encode(table: &Table, body: &GptData) -> Result<Vec<u8>, PartError> {
     Ok(out)
 }
 
-/// Table and header of one copy.
 fn write_copy(
     plan: &mut WritePlan,
     table: &Table,

@@ -210,7 +210,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// Kind of table.
     pub fn scheme(&self) -> Scheme {
         match self.scheme_data {
             SchemeData::Gpt(_) => Scheme::Gpt,

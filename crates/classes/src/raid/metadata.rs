@@ -92,7 +92,6 @@ impl MetadataState {
         }
     }
 
-    /// A disk's key.
     pub(crate) fn key(&self, disk: &Disk) -> String {
         match self {
             MetadataState::Intel { .. } => disk.serial.clone(),

@@ -104,7 +104,6 @@ pub struct Volume {
     pub name: String,
     /// DDF: GUID. Intel: the number of the volume in the first two bytes, little-endian.
     pub id: [u8; 24],
-    /// Level and layout.
     pub level: Level,
     /// Strip, bytes: a power of two.
     pub strip: u64,

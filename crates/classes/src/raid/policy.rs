@@ -19,7 +19,6 @@ use super::volume::map::Shape;
 /// Bytes at the end of a disk that a log leaves for Intel's record; of small disks a sixteenth.
 const RECORD_BYTES: u64 = 1 << 20;
 
-/// The name of a volume's policy.
 pub(super) fn policy_name(volume: &Volume) -> &'static str {
     match (volume.log, volume.level.redundant()) {
         (Some(_), _) => "ppl",

@@ -264,7 +264,6 @@ impl RaidGeom {
         Ok(up.map(|up| (at, up, set.state(at))))
     }
 
-    /// Providers of a volume's disks.
     pub(super) fn providers(&self, t: &Topology, at: usize) -> Vec<ProviderId> {
         let Some(set) = &self.set else { return Vec::new() };
         let slots = set.array.volumes.get(at).map_or(0, |v| v.members.len());

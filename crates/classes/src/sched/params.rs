@@ -53,7 +53,6 @@ impl SchedParams {
         }
     }
 
-    /// A new algorithm with its options.
     pub(super) fn algorithm(&self) -> Result<(&'static str, Box<dyn Algorithm>), Error> {
         queue::algorithm(&self.algorithm, &self.options.knobs)
     }

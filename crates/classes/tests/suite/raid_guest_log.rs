@@ -31,6 +31,17 @@ const PAGE: usize = 4096;
 /// A row whose parity, in slot 0, is made wrong; no write reaches that far.
 const WITNESS: usize = 50;
 
+/// Lets md write to an array with a log, and waits until md is idle.
+const RUN: &str = "cat /proc/mdstat
+mdmon --all >/dev/null 2>&1 || true
+within 60 sh -c \"echo active >/sys/block/$found/md/array_state\" || true
+cat /sys/block/$found/md/consistency_policy
+grep -q ppl /sys/block/$found/md/consistency_policy
+action=/sys/block/$found/md/sync_action
+sleep 1
+within 60 sh -c \"until grep -q idle $action; do sleep 0.2; done\"
+";
+
 fn disks_of(array: usize) -> std::ops::Range<usize> {
     array * DISKS..(array + 1) * DISKS
 }
@@ -67,15 +78,7 @@ grep -q active /sys/block/$found/md/array_state
             format!(
                 "{ENV}mdadm --create /dev/md/box --run -e imsm -n 3 {}
 mdadm --create /dev/md/inner --run -l 5 -n 3 -c 64 -z 8M --consistency-policy=ppl /dev/md/box
-{FIND}cat /proc/mdstat
-mdmon --all >/dev/null 2>&1 || true
-within 60 sh -c \"echo active >/sys/block/$found/md/array_state\" || true
-cat /sys/block/$found/md/consistency_policy
-grep -q ppl /sys/block/$found/md/consistency_policy
-action=/sys/block/$found/md/sync_action
-sleep 1
-within 60 sh -c \"until grep -q idle $action; do sleep 0.2; done\"
-dd if=/rig/pattern of=$md bs=64k conv=fsync
+{FIND}{RUN}dd if=/rig/pattern of=$md bs=64k conv=fsync
 {copy}{STOP}",
                 devices(at)
             ),
@@ -91,15 +94,7 @@ fn look_there(script: &mut Script, at: usize, wrong: u64, bytes: &[u8]) {
         format!(
             "{ENV}mdadm --assemble /dev/md/box {}
 mdadm --incremental /dev/md/box || true
-{FIND}cat /proc/mdstat
-mdmon --all >/dev/null 2>&1 || true
-within 60 sh -c \"echo active >/sys/block/$found/md/array_state\" || true
-cat /sys/block/$found/md/consistency_policy
-grep -q ppl /sys/block/$found/md/consistency_policy
-action=/sys/block/$found/md/sync_action
-sleep 1
-within 60 sh -c \"until grep -q idle $action; do sleep 0.2; done\"
-echo check >$action
+{FIND}{RUN}echo check >$action
 sleep 1
 within 60 sh -c \"until grep -q idle $action; do sleep 0.2; done\"
 cat /sys/block/$found/md/mismatch_cnt

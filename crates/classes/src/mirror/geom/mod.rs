@@ -250,7 +250,6 @@ impl MirrorGeom {
     }
 }
 
-/// A slot's bit.
 fn bit(slot: usize) -> u32 {
     1u32.checked_shl(slot as u32).unwrap_or(0)
 }

@@ -133,7 +133,6 @@ fn priority(given: u64) -> Result<u8, Error> {
     u8::try_from(given).map_err(wrong)
 }
 
-/// The place of a member.
 fn slot(g: &MirrorGeom, t: &Topology, member: &str) -> Result<usize, Error> {
     g.slot_called(t, member).ok_or_else(|| {
         let name = &g.mirror.name;

@@ -219,7 +219,6 @@ trait TableEdit {
     /// Whether it needs a new unique id.
     const NEEDS_ID: bool = false;
 
-    /// Provider with the table.
     fn geom(&self) -> &str;
 
     /// The table after the edit, and its message.

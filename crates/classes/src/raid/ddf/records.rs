@@ -95,9 +95,7 @@ pub struct Config {
     pub level: (u8, u8),
     /// Basic volumes of the volume, this one's place, and the level over them.
     pub secondary: (u8, u8, u8),
-    /// Sectors of each disk.
     pub sectors: u64,
-    /// Sectors of the volume.
     pub volume: u64,
     /// Reference and first sector of each disk, in order.
     pub elements: Vec<(u32, u64)>,

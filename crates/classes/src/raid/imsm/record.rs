@@ -93,7 +93,6 @@ pub struct Map {
     pub first: u64,
     pub sectors: u64,
     pub stripes: u64,
-    /// Sectors of a strip.
     pub strip: u16,
     /// 0 ready, 1 uninitialised, 2 degraded, 3 failed.
     pub status: u8,
@@ -138,7 +137,6 @@ pub struct VolumeRecord {
     pub fs_state: u8,
     /// Mismatches found by verify.
     pub verify_errors: u16,
-    /// Bad blocks found by verify.
     pub bad_blocks: u16,
     /// Bytes 100 to 111.
     pub tail: [u8; 12],
@@ -148,7 +146,6 @@ pub struct VolumeRecord {
     pub from: Option<Map>,
 }
 
-/// An entry of the bad-block log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadBlocks {
     pub disk: u8,

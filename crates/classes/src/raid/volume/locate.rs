@@ -21,7 +21,6 @@
 
 use bio::parity;
 
-/// The wrong strip in a piece of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WrongStrip {
     /// One of the parities: the one that differs.

@@ -21,9 +21,7 @@ pub(crate) const MEMBERS_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) level: Level,
-    /// Bytes of a strip.
     pub(crate) strip: u64,
-    /// Bytes of the volume.
     pub(crate) bytes: u64,
     /// Bytes of each member.
     lens: Vec<u64>,

@@ -90,7 +90,6 @@ impl MissedParity {
         self.change(|all| all.push(debt));
     }
 
-    /// The debts of a range, in pieces within it.
     fn within(&self, range: &Range<u64>) -> Vec<MissedWrite> {
         let mut found = Vec::new();
         self.change(|all| {

@@ -47,7 +47,6 @@ pub(crate) struct Replay {
     /// Its provider's name.
     pub(crate) name: String,
     pub(crate) shape: Shape,
-    /// Bytes of a sector.
     pub(crate) sector: u64,
     pub(crate) place: LogLocation,
     /// Members in order by slot: the way to them, and where their part begins.

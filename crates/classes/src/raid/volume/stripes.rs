@@ -126,7 +126,6 @@ impl Rows {
         window.number.saturating_mul(self.shared.shape.strip).saturating_add(window.range.start)
     }
 
-    /// Slots of a row's data strips.
     pub(super) fn data(&self, row: &Row) -> Vec<usize> {
         (0..self.shared.shape.width()).map(|nth| row.data(nth)).collect()
     }

@@ -297,7 +297,6 @@ pub(crate) fn is_members_fault(e: Errno) -> bool {
     matches!(e, Errno::Io | Errno::NxIo | Errno::TimedOut | Errno::RemoteIo)
 }
 
-/// A slot's bit.
 pub(crate) fn bit(slot: usize) -> u64 {
     1_u64.checked_shl(slot as u32).unwrap_or(0)
 }

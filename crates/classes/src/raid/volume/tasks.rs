@@ -77,7 +77,6 @@ impl RequestTask {
         Self::to_rows(&self.rows(), range, NewData::Data(&self.data)).await
     }
 
-    /// A range of the volume, row by row.
     pub(super) async fn to_rows(rows: &Rows, range: Range<u64>, what: NewData<'_>) -> RowOutcome {
         let windows = rows.windows(range.start, range.end.saturating_sub(range.start));
         let mut outcome = RowOutcome::default();

@@ -52,7 +52,6 @@ impl<V: Merge> RangeMap<V> {
         self.total = 0;
     }
 
-    /// All ranges, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, V)> + '_ {
         self.map.iter().map(|(start, (end, note))| (*start..*end, *note))
     }

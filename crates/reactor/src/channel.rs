@@ -36,7 +36,6 @@ impl Reactor {
     }
 }
 
-/// The transport of a channel.
 pub enum ChannelEnd {
     /// A descriptor through which the kernel sends requests.
     Kernel(OwnedFd),

@@ -29,7 +29,6 @@ pub enum WaitFor {
     Forever,
 }
 
-/// The work of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnReport {
     /// Completions and timers reported to the receiver.

@@ -12,7 +12,6 @@ use anyhow::{Context, Result, bail, ensure};
 /// A chain of modules longer than this is a circle: an error.
 const DEPTH_MAX: usize = 32;
 
-/// The modules and the image of one kernel.
 pub struct Kernel {
     pub image: PathBuf,
     /// Its release, as `uname -r` prints it.

@@ -24,7 +24,6 @@ pub struct Site {
 }
 
 impl Site {
-    /// A file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }

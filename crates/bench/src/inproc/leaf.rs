@@ -10,7 +10,6 @@ use bio::{Bio, Errno, Ticket};
 use geom::{Class, Core, Flow, Geom, Layer};
 use reactor::Mailer;
 
-/// Way of a disk to its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// At once, on the core.

@@ -34,7 +34,6 @@ pub(crate) struct Shape {
     /// Cores, with an initiator for each disk on each.
     pub cores: u32,
     pub disks: u32,
-    /// Way of the disks to their answers.
     pub way: Way,
     /// WRITE instead of READ.
     pub write: bool,

@@ -30,7 +30,6 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Address and name of an export.
     pub fn export(&self, store: Store) -> (SocketAddr, &'static str) {
         let [null, memory] = self.exports;
         if store == Store::Null { null } else { memory }

@@ -27,7 +27,6 @@ pub fn switches(pid: u32) -> Result<u64, Error> {
     Ok(sum)
 }
 
-/// Resident memory of a process, bytes.
 pub fn resident_bytes(pid: u32) -> Result<u64, Error> {
     let text = read(&format!("/proc/{pid}/status"))?;
     let line = text.lines().find(|l| l.starts_with("VmRSS:"));

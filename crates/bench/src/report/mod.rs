@@ -127,7 +127,6 @@ impl Report {
         }));
     }
 
-    /// Whether a goal was missed.
     pub fn missed(&self) -> bool {
         self.rows.iter().any(|row| row.met() == Some(false))
     }

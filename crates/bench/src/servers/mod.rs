@@ -30,7 +30,6 @@ pub enum Backing {
     Null,
     /// Memory of [`MEMORY_BYTES`]: Ashlar's disk of that kind, a file in memory for peers.
     Memory,
-    /// An image file.
     File(PathBuf),
     /// An export of an NBD server: its address and name. Ashlar alone opens it.
     Nbd(SocketAddr, &'static str),

@@ -46,11 +46,9 @@ pub enum PortChoice {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortKind {
-    /// io_uring.
     Uring,
     /// epoll and worker threads.
     Poll,
-    /// A simulated world.
     Simulated,
 }
 

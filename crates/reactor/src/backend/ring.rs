@@ -93,7 +93,6 @@ impl Ring {
         let _ = set(fd, libc::PACKET_RX_RING, &none);
     }
 
-    /// The next place.
     fn place(&self) -> *mut u8 {
         let (block, at) = (self.next / self.in_block, self.next % self.in_block);
         // SAFETY: `next` is below `places`, and places fill blocks, and blocks the mapping.

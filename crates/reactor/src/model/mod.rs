@@ -61,7 +61,6 @@ pub enum DiskOp {
     Flush,
     /// Gives a range back.
     Discard,
-    /// Zeroes a range.
     Zero,
 }
 
@@ -195,7 +194,6 @@ impl DiskModel {
         self.clear(DiskOp::Discard, offset, len)
     }
 
-    /// Zeroes a range.
     pub fn zero(&mut self, offset: u64, len: u64) -> Result<(), Errno> {
         self.clear(DiskOp::Zero, offset, len)
     }

@@ -55,7 +55,6 @@ impl Kernel {
         state.replies.clear();
     }
 
-    /// The other end was closed.
     pub fn is_closed(&self) -> bool {
         state(&self.0).closed
     }
@@ -66,7 +65,6 @@ impl SimChannel {
         SimChannel(end.0)
     }
 
-    /// There is something to read.
     pub(crate) fn is_ready(&self) -> bool {
         let state = state(&self.0);
         state.unmounted || !state.requests.is_empty()

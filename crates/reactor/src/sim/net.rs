@@ -7,7 +7,6 @@ use std::rc::Rc;
 use crate::link::LinkFacts;
 use crate::sim::World;
 
-/// Which socket of a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SocketKey {
     Listener(SocketAddr),

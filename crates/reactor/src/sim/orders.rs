@@ -19,7 +19,6 @@ use std::cell::Cell;
 
 use super::World;
 
-/// One choice of a run.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     taken: usize,

@@ -36,7 +36,6 @@ pub enum Kit {
     Lio,
 }
 
-/// Contents of a kit.
 #[derive(Default)]
 pub(super) struct Parts {
     /// Modules by name; their dependencies are found in the modules themselves.

@@ -85,7 +85,6 @@ fn blocks(extents: &[Range<u64>]) -> Vec<Range<u64>> {
     extents.iter().flat_map(each).collect()
 }
 
-/// Progress of a deletion.
 #[derive(Default)]
 struct Deletion {
     over: Cell<bool>,

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use crate::ranges::len;
 
-/// A command for the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Command {
     /// For [`Queue::ended`](super::Queue::ended).

@@ -26,9 +26,7 @@ use super::paths::{PATHS_MAX, PathState, Paths};
 use super::shared::{Message, MultipathShared, Path, Table};
 use super::tasks::{self, RecordWrite};
 use super::timers::Timers;
-use crate::members::{
-    EventLog, PlaceholderGeom, attach_alone, attributes, frame, verb_util,
-};
+use crate::members::{EventLog, PlaceholderGeom, attach_alone, attributes, frame, verb_util};
 
 /// Attributes of the disk that are the same on each path.
 const OF_THE_DISK: [&str; 3] = ["GEOM::ident", "GEOM::descr", "GEOM::attachment"];

@@ -208,7 +208,6 @@ fn control_thread(
     let published: Arc<Mutex<Published>> = Arc::default();
     let started_ns = control.now_ns();
     let attachments = attachments(&drivers, &control, &journal);
-    let attachments = attachments.map_err(|e| system("start the thread of attached LUNs", &e));
     let Some(attachments) = ok_or_report(ready, attachments) else { return };
     control.topology.set_listener(listener(&journal));
     let answering = Answering {
@@ -378,9 +377,11 @@ fn attachments(
     drivers: &[Arc<dyn Driver>],
     control: &geom::GraphControl,
     journal: &Arc<Journal>,
-) -> io::Result<Attachments> {
+) -> Result<Attachments> {
     let local = drivers.iter().find_map(|d| d.clone().local());
-    let local = local.ok_or_else(|| io::Error::other("there is no local driver"))?;
+    let start = "start the thread of attached LUNs";
+    let none = || system(start, &io::Error::other("there is no local driver"));
+    let local = local.ok_or_else(none)?;
     let (journal, started) = (journal.clone(), std::time::Instant::now());
     let tell = move |about: &str, text: String, is_error: bool| {
         let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -388,6 +389,7 @@ fn attachments(
         journal.note(at_ns, level, about, text);
     };
     Attachments::start(local, control.inbox().clone(), Arc::new(tell))
+        .map_err(|e| system(start, &e))
 }
 
 fn runtime_config(config: &DaemonConfig) -> RuntimeConfig {

@@ -283,7 +283,9 @@ mod tests {
         assert_eq!((image.name.as_str(), image.place().as_str()), ("/proc/a.img", "/proc"));
         let device = Subject::disk(&disk("blockdev", "/dev/sdx"));
         assert_eq!((device.name.as_str(), device.place().as_str()), ("/dev/sdx", "/dev/sdx"));
-        assert_eq!(Subject::disk(&disk("memory", "")).name, "d");
+        let memory = serde_json::json!({ "name": "d", "kind": "memory" });
+        let memory = serde_json::from_value(memory).expect("a disk");
+        assert_eq!(Subject::disk(&memory).name, "d");
         assert_eq!(Subject::objects("read", ["a", "b"]).place(), "read a b");
     }
 

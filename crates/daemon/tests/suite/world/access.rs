@@ -3,7 +3,8 @@
 //! Invariants
 //!  S1  A command that reaches the medium was sent, or under way, while the state was active.
 //!  S2  A refusal names a state that was possible while the command was under way.
-//!  S3  Every nexus is notified of a change once (`unit_attentions.rs`), and of none that was taken back.
+//!  S3  Every nexus is notified of a change once (`unit_attentions.rs`), and of none that was taken
+//!      back.
 
 use engine::alua::{AccessState, DEFAULT_GROUP_ID, Stage, StateCause};
 

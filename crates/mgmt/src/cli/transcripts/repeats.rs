@@ -41,6 +41,6 @@ fn change_with_a_key_is_carried_out_once() {
     let wrong = daemon.expect_exit("token revoke ci --idempotency-key=", Exit::Usage);
     assert!(wrong.contains("1 to 128"), "{wrong}");
     let changes = daemon.expect_exit("audit", Exit::Done);
-    let is_done = |line: &&str| line.contains("token.create") && line.ends_with("done");
+    let is_done = |line: &&str| line.contains("token.create") && line.contains("done: token ci");
     assert_eq!(changes.lines().filter(is_done).count(), 1, "{changes}");
 }

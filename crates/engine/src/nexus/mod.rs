@@ -40,6 +40,7 @@ use crate::registry::{
 use crate::reservations::Identity;
 use crate::task::{AbortHow, CommandState};
 use crate::unit::Device;
+use crate::unit::events::end_counts;
 use crate::unit::unit_attention::{ItlNexus, Port};
 
 /// One I_T_L nexus on its core.
@@ -50,6 +51,13 @@ pub struct Path {
     pub(crate) read_only: Cell<bool>,
     qos_client: Rc<QosClient>,
     origin_entry: Entry,
+}
+
+/// Commands that end after the nexus are counted too.
+impl Drop for Path {
+    fn drop(&mut self) {
+        end_counts(&self.device, &self.nexus);
+    }
 }
 
 impl Path {

@@ -38,8 +38,9 @@ pub(crate) fn nexus_mapped(device: &Device, nexus: &Arc<ItlNexus>, to: &Arc<LunU
     to.enlist(nexus);
 }
 
-/// Counters of a nexus begin at zero; the unit and the LUN of the group keep them.
-fn end_counts(device: &Device, nexus: &ItlNexus) {
+/// Counters of a nexus begin at zero; the unit and the LUN of the group keep them. Called on its
+/// core, also after its last command: that may end after the nexus.
+pub(crate) fn end_counts(device: &Device, nexus: &ItlNexus) {
     let end = || device.history().ended(nexus);
     match nexus.usage() {
         Some(usage) => usage.keep(nexus, end),

@@ -3,9 +3,9 @@
 //! Invariants
 //!  U1  Sums do not fall while the group maps the LUN to its unit. Counts of a nexus that ends,
 //!      begins anew or moves to another group are added under the lock under which they are summed
-//!      and set to zero.
-//!  U2  Only a LUN that a session has used has this value, so idle LUNs cost neither memory nor
-//!      time.
+//!      and set to zero. Those of commands that end after their nexus are added too.
+//!  U2  Only a LUN that a session has used, or whose mode has changed, has this value. Other LUNs
+//!      cost neither memory nor time.
 
 use std::sync::{Arc, Weak};
 

@@ -545,6 +545,33 @@ fn lun_of_a_group_keeps_the_counts_of_ended_sessions() {
     assert_eq!((of("a"), of("b")), (Some((3, 0, 1536)), Some((2, 0, 1024))));
 }
 
+/// U1 of unit/lun_usage.rs, C2 of unit/counters.rs.
+#[test]
+fn command_that_ends_after_its_nexus_is_counted() {
+    let mut world = World::simple(5, 64);
+    world.disk("d1", 64);
+    world.export("d1");
+    let luns: &[world::Lun<'_>] = &[(0, "d0", false)];
+    let others: &[world::Lun<'_>] = &[(1, "d1", false)];
+    world.groups(&[("a", &["first"], others), ("b", &["second", "third"], luns)]);
+    let [second, third] = ["second", "third"].map(|name| world.calm(0, name, &[0]));
+    let disk = world.disks[0].1.clone();
+    disk.state().hold = true;
+    let read = second.send(0, &world::read16(0, 1), 512, &[]);
+    world.turn();
+    // Group a does not have the LUN: the nexus ends at the next command.
+    world.groups(&[("a", &["first", "second"], others), ("b", &["third"], luns)]);
+    world.run(&second, 1, &TUR, 0, &[]);
+    world.release_all(&disk);
+    world.answer(&second, read).good();
+    let figures = world.registry.figures(&mut || ());
+    let group = figures.targets[0].groups.iter().find(|g| g.name == "b").expect("a group");
+    let counts = group.luns[0].counts.expect("a session has used it");
+    assert_eq!((counts.reads, counts.read_bytes), (1, 512));
+    let page = world.run(&third, 0, &[0x4D, 0, 0x59, 0, 0, 0, 0, 1, 0, 0], 256, &[]).good().data;
+    assert_eq!(page[8..16], 1u64.to_be_bytes(), "reads of the unit");
+}
+
 #[test]
 fn figures_are_the_view_without_names_for_hosts_and_nexuses() {
     let mut world = World::simple(5, 64);

@@ -297,9 +297,10 @@ impl World {
         }
     }
 
-    /// Runs the cores within limits, until `over`.
-    fn run_cores(&self, limits: sim::Limits, over: &mut dyn FnMut() -> bool) -> sim::Ended {
-        self.sim.run(&mut cores::actors(&self.cores), limits, over)
+    /// Runs the cores for at most so much time.
+    fn run_cores(&self, ns: u64) -> sim::Ended {
+        let limits = sim::Limits { ns, steps: 50_000_000 };
+        self.sim.run(&mut cores::actors(&self.cores), limits, &mut || false)
     }
 
     /// So much time passes.
@@ -307,13 +308,12 @@ impl World {
         // A task waits for the end of the period, so that virtual time advances.
         let core = self.cores[0].clone();
         drop(self.cores[0].reactor().spawn("time", async move { core.reactor().sleep(ns).await }));
-        self.run_cores(sim::Limits { ns, ..sim::Limits::default() }, &mut || false);
+        assert_eq!(self.run_cores(ns), sim::Ended::TimeUp);
     }
 
     /// At most so much time passes: less if there is no more work.
     pub fn run_for(&self, ns: u64) {
-        let limits = sim::Limits { ns, steps: 50_000_000 };
-        let ended = self.run_cores(limits, &mut || false);
+        let ended = self.run_cores(ns);
         assert!(matches!(ended, sim::Ended::TimeUp | sim::Ended::Quiet), "{ended:?}");
     }
 

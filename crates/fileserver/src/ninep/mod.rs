@@ -188,6 +188,11 @@ impl Server {
         }
     }
 
+    /// Unsent replies hold more than their part of a block cache that is smaller now.
+    pub fn is_cache_share_exceeded(&self) -> bool {
+        self.exports.borrow().iter().any(|export| export.share.is_exceeded())
+    }
+
     /// The file system of a name; the first one for none.
     pub fn find(&self, name: &str) -> Option<Rc<Export>> {
         let exports = self.exports.borrow();

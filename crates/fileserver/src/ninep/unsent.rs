@@ -4,7 +4,7 @@
 //!  U1  A connection is owed at most [`CONNECTION_BYTES`] of replies, or a single one: further
 //!      requests wait for that connection alone.
 //!  U2  Unsent replies hold at most a quarter of the block cache, for any number of connections.
-//!      Data beyond that are copied out of it.
+//!      Data beyond that are copied out of it. Replies that a larger block cache made keep theirs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,11 +13,10 @@ use std::rc::Rc;
 use bio::{Pool, PoolConfig, Seg};
 
 use crate::notify::Notify;
+use crate::volume::LENT_PART;
 
 /// Bytes of replies that a connection may be owed. A client that takes none costs so much memory.
 const CONNECTION_BYTES: usize = 2 << 20;
-/// The part of the block cache that unsent replies may hold.
-const CACHE_PART: usize = 4;
 /// A reply shorter than this is copied: it would hold a whole block.
 const SMALL: usize = 4096;
 
@@ -104,13 +103,18 @@ impl CacheShare {
     /// Of a block cache of `cache_bytes`, in blocks of `block` bytes.
     pub fn new(cache_bytes: usize, block: usize) -> Rc<CacheShare> {
         let copies = Pool::new(PoolConfig { limit_bytes: usize::MAX });
-        let bound = Cell::new(cache_bytes / CACHE_PART);
+        let bound = Cell::new(cache_bytes / LENT_PART);
         Rc::new(CacheShare { held: Cell::new(0), bound, block, copies })
     }
 
     /// The block cache has another size.
     pub fn set_cache(&self, cache_bytes: usize) {
-        self.bound.set(cache_bytes / CACHE_PART);
+        self.bound.set(cache_bytes / LENT_PART);
+    }
+
+    /// Unsent replies hold more than their part: the block cache was larger.
+    pub fn is_exceeded(&self) -> bool {
+        self.held.get() > self.bound.get()
     }
 
     /// Data of a reply of `len` bytes, as it may be kept until it is sent (U2).
@@ -178,7 +182,7 @@ mod tests {
     fn u2_cached_blocks_are_free_once_their_bytes_are_sent() {
         const BLOCK: usize = 2 * SMALL;
         let pool = Pool::new(PoolConfig::default());
-        let share = CacheShare::new(2 * BLOCK * CACHE_PART, BLOCK);
+        let share = CacheShare::new(2 * BLOCK * LENT_PART, BLOCK);
         let unsent = UnsentReplies::default();
         for _ in 0..2 {
             let block = pool.get(BLOCK).and_then(|buf| buf.seg(0, BLOCK)).unwrap();
@@ -190,5 +194,19 @@ mod tests {
             assert_eq!(share.held.get(), held, "after {sent} more bytes");
         }
         assert_eq!(unsent.bytes.get(), 0);
+    }
+
+    #[test]
+    fn u2_replies_exceed_their_part_of_a_smaller_cache_until_they_are_sent() {
+        const BLOCK: usize = 2 * SMALL;
+        let pool = Pool::new(PoolConfig::default());
+        let share = CacheShare::new(2 * BLOCK * LENT_PART, BLOCK);
+        let block = || pool.get(BLOCK).and_then(|buf| buf.seg(0, BLOCK)).unwrap();
+        let replies = [block(), block()].map(|block| share.keep(vec![block], BLOCK));
+        assert!(!share.is_exceeded());
+        share.set_cache(BLOCK * LENT_PART);
+        assert!(share.is_exceeded());
+        drop(replies);
+        assert!(!share.is_exceeded());
     }
 }

@@ -19,8 +19,10 @@ impl Host {
         self.reactor.spawn("fs-memory", async move {
             while host.generation.get() == life {
                 match files.give_back_some() {
-                    GivenBack::All => return,
+                    GivenBack::All if !host.server.is_cache_share_exceeded() => return,
                     GivenBack::Part => host.reactor.yield_now().await,
+                    // Memory that replies hold is replaced for other clients until they are sent.
+                    GivenBack::All | GivenBack::Lent => host.reactor.sleep(HELD_NS).await,
                     GivenBack::Nothing => {
                         // After an error nothing is served until the file system is opened again.
                         if files.facts().dirty > 0 && files.sync().await.is_err() {

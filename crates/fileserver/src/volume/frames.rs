@@ -11,6 +11,8 @@
 //!      on the size of the block cache. Clients wait meanwhile.
 //!  F5  Memory beyond a limit that was lowered is freed a part at a time. Until then an operation
 //!      gets memory only in the place of a frame that it evicts.
+//!  F6  Three quarters of a limit that was lowered are for frames, even if replies on their way
+//!      hold more than the rest. Their memory is beyond the limit until they are sent.
 
 use std::collections::VecDeque;
 
@@ -37,6 +39,9 @@ const SPARED: usize = 16;
 /// Blocks discarded in one turn, at the end and after the limit was lowered.
 const DISCARDED: usize = 256;
 
+/// The part of the block cache that replies on their way may hold.
+pub const LENT_PART: usize = 4;
+
 /// Result of [`Frames::give_back_some`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GivenBack {
@@ -44,8 +49,10 @@ pub enum GivenBack {
     All,
     /// A part of it.
     Part,
-    /// Nothing: what is beyond the limit is dirty, or replies and commits hold it.
+    /// Nothing: blocks beyond the limit are dirty, or a commit writes them.
     Nothing,
+    /// Nothing: replies on their way hold more than their part (F6).
+    Lent,
 }
 
 /// See the module.
@@ -117,7 +124,7 @@ impl Frames {
 
     /// Frees a part of the memory beyond the limit: unused buffers first, then clean blocks.
     pub fn give_back_some(&mut self) -> GivenBack {
-        let beyond = self.pool.usage().reserved_bytes.saturating_sub(self.bytes);
+        let beyond = self.pool.usage().reserved_bytes.saturating_sub(self.bound());
         let surplus = beyond.div_ceil(self.buffer);
         let most = surplus.min(DISCARDED);
         let mut freed = self.pool.shrink(most);
@@ -125,14 +132,22 @@ impl Frames {
             self.evict(most - freed);
             freed += self.pool.shrink(most - freed);
         }
-        self.pool.set_limit(self.bytes.max(self.pool.usage().reserved_bytes));
-        if freed == surplus {
+        let limit = self.bound().max(self.pool.usage().reserved_bytes);
+        self.pool.set_limit(limit);
+        if limit == self.bytes {
             GivenBack::All
         } else if freed > 0 {
             GivenBack::Part
-        } else {
+        } else if surplus > 0 {
             GivenBack::Nothing
+        } else {
+            GivenBack::Lent
         }
+    }
+
+    /// Bytes of frames and of replies on their way together, at most (F6).
+    fn bound(&self) -> usize {
+        self.bytes.max(self.bytes - self.bytes / LENT_PART + self.lent())
     }
 
     /// Dirty ones.
@@ -156,11 +171,16 @@ impl Frames {
         self.pool.get(self.block).and_then(|b| b.seg(0, self.block))
     }
 
+    /// Bytes of blocks that are not in the cache any more, and still in use.
+    fn lent(&self) -> usize {
+        let own = self.map.len() + usize::from(self.zeros.is_some());
+        self.pool.usage().used_bytes.saturating_sub(own * self.buffer)
+    }
+
     /// True while memory of blocks that are not in the cache any more is still in use: by replies
     /// on their way, or by writes to a device. It returns.
     pub fn is_lent(&self) -> bool {
-        let own = self.map.len() + usize::from(self.zeros.is_some());
-        self.pool.usage().used_bytes > own * self.buffer
+        self.lent() > 0
     }
 
     /// A block, if it is in memory.
@@ -491,6 +511,28 @@ mod tests {
         drop(dirty);
         assert_eq!(frames.give_back_some(), GivenBack::All);
         assert_eq!((frames.map.len(), frames.pool.usage().reserved_bytes), (49, 50 * BLOCK));
+    }
+
+    #[test]
+    fn f6_replies_beyond_a_smaller_cache_leave_memory_to_frames() {
+        let mut frames = full(100);
+        let replies: Vec<Seg> = (0..60).filter_map(|addr| frames.find(addr)).collect();
+        frames.set_memory(40 * BLOCK);
+        while frames.give_back_some() == GivenBack::Part {}
+        // The block of zeros is one more.
+        assert_eq!((frames.give_back_some(), frames.map.len()), (GivenBack::Lent, 29));
+        for addr in 200..300 {
+            if frames.memory().is_none() {
+                frames.evict(4);
+            }
+            let seg = frames.memory().expect("some were evicted");
+            frames.enter(addr, seg);
+            assert_eq!(frames.give_back_some(), GivenBack::Lent);
+        }
+        assert!(frames.map.len() > 20, "{} frames", frames.map.len());
+        drop(replies);
+        assert_eq!(frames.give_back_some(), GivenBack::All);
+        assert_eq!(frames.pool.usage().reserved_bytes, 40 * BLOCK);
     }
 
     #[test]

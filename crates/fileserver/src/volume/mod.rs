@@ -79,7 +79,7 @@ pub use compare::Copy;
 pub use copy::{Remedy, Report};
 pub use facts::{Facts, percent};
 pub use fence::Owner;
-pub use frames::GivenBack;
+pub use frames::{GivenBack, LENT_PART};
 pub use layout::BLOCKS;
 pub use open::{MEMBER_COUNT_DIFFERS, Options, is_formatted, open, ream};
 pub use point::{Dump, MEMBERS_MAX};

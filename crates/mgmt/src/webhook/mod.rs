@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn replaced_secret_signs_after_a_step_of_a_plan() {
-        let folder = Folder::new("secret");
+        let folder = Folder::new("webhook-signing");
         let key = folder.join("key");
         let write = |text: &str| {
             std::fs::write(&key, text).expect("a secret");

@@ -24,10 +24,11 @@ use mgmt::Outcome;
 use mgmt::api::{Error, Kind, Level, Result};
 use mgmt::config::{AccessConfig, Config, DaemonConfig, GeomConfig, LunConfig};
 use mgmt::plan::{Action, Deferred};
+use mgmt::shell_word;
 use serde_json::{Value, json};
 
 use crate::buses;
-use crate::errors::{find_persistent, from_geom};
+use crate::errors::{find_persistent, from_geom, next_with_consent};
 use crate::exports::{Exports, Files, ProviderSources, units_of};
 use crate::geom_layouts::GeomLayouts;
 use crate::images::Images;
@@ -347,7 +348,7 @@ impl ControlLoop {
             let next = format!(
                 "Restore its former section; or run `ashlar apply --yes-destroy {}` if its data \
                  may be lost.",
-                geom.name
+                shell_word(&geom.name)
             );
             return Err(Error::new(Kind::WouldDestroy, "create geom", why)
                 .at(&geom.name)
@@ -378,11 +379,7 @@ impl ControlLoop {
             let error = from_geom(&op, name, e);
             match error.kind {
                 // A plan requests consent by the name of the object that it makes.
-                Kind::WouldDestroy => {
-                    let next =
-                        format!("Run `ashlar apply --yes-destroy {name}` if the data may be lost.");
-                    error.next(next)
-                }
+                Kind::WouldDestroy => error.next(next_with_consent(name)),
                 _ => error,
             }
         })

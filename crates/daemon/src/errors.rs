@@ -3,6 +3,7 @@
 use bio::Errno;
 use geom::{ProviderId, Topology};
 use mgmt::api::{Error, Kind};
+use mgmt::shell_word;
 
 /// The kind of API error that an errno means.
 pub fn kind_of(errno: Errno) -> Kind {
@@ -27,13 +28,19 @@ pub const DISK_REMEDY: &str =
 /// removed, because the error carries the name already.
 pub fn from_geom(op: &str, at: &str, error: geom::Error) -> Error {
     if !error.destroys.is_empty() {
-        let flags: Vec<String> =
-            error.destroys.iter().map(|name| format!("--yes-destroy {name}")).collect();
+        let flag = |name: &String| format!("--yes-destroy {}", shell_word(name));
+        let flags: Vec<String> = error.destroys.iter().map(flag).collect();
         let next = format!("Repeat the command with {} if the data may be lost.", flags.join(" "));
         return Error::new(Kind::WouldDestroy, op, error.message).at(at).next(next);
     }
     let what = error.message.strip_prefix(at).and_then(|rest| rest.strip_prefix(": "));
     Error::new(kind_of(error.kind), op, what.unwrap_or(&error.message)).at(at)
+}
+
+/// The next step after a refused loss of the data of an object of the configuration.
+pub fn next_with_consent(name: &str) -> String {
+    let word = shell_word(name);
+    format!("Run `ashlar apply --yes-destroy {word}` if the data may be lost.")
 }
 
 /// The provider of a name that outlives a restart, as in a configuration. Refuses a provider below
@@ -81,6 +88,17 @@ mod tests {
         assert!(text("da0", "da0 is reserved").contains(": da0: da0 is reserved\n"));
         assert!(text("da0", "da01: timed out").contains(": da0: da01: timed out\n"));
         assert!(text("", "timed out").contains(": cam cmd: timed out\n"));
+    }
+
+    /// Names of labels are those of media.
+    #[test]
+    fn command_of_a_refused_loss_quotes_names() {
+        let names = ["d0", "label/a; reboot"].map(str::to_owned).to_vec();
+        let lost = geom::Error::new(Errno::Exist, "they hold data").destroying(names);
+        let error = from_geom("part create", "d0", lost);
+        assert_eq!(error.kind, Kind::WouldDestroy);
+        let flags = "--yes-destroy d0 --yes-destroy 'label/a; reboot'";
+        assert!(error.next.is_some_and(|next| next.contains(flags)));
     }
 
     #[test]

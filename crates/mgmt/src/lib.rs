@@ -52,4 +52,5 @@ pub use logs::{flush_log, is_daemon};
 pub use plant::{AddParts, Outcome, Plant, Progress, StaleFiles};
 pub use remote::{Credentials, Remote};
 pub use service::{Archive, Archived, Consent, Control, Plan};
+pub use text::shell_word;
 pub use time_slices::TimeSlices;

@@ -8,7 +8,7 @@ use mgmt::config::{DiskConfig, GeomConfig};
 use serde_json::Value;
 
 use super::ControlLoop;
-use crate::errors::{find_persistent, from_geom};
+use crate::errors::{find_persistent, from_geom, next_with_consent};
 use crate::exports::Files;
 use crate::mailbox::PriorSteps;
 
@@ -156,12 +156,7 @@ impl ControlLoop {
             let error = from_geom(op, &to.name, e);
             match error.kind {
                 // A plan requests consent by the name of the object that it changes.
-                Kind::WouldDestroy => {
-                    let name = &to.name;
-                    error.next(format!(
-                        "Run `ashlar apply --yes-destroy {name}` if the data may be lost."
-                    ))
-                }
+                Kind::WouldDestroy => error.next(next_with_consent(&to.name)),
                 _ => error,
             }
         })

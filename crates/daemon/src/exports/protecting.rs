@@ -16,6 +16,7 @@ use geom::GraphControl;
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{AccessConfig, Config, UnitConfig};
 use mgmt::plan::{Action, DataLoss, Step, name_depends_on};
+use mgmt::shell_word;
 
 use super::{Exports, units_of};
 use crate::identity;
@@ -194,7 +195,8 @@ impl Exports {
         let why = format!("contains {held}, and protection information would overwrite its end");
         let next = format!(
             "Remove `protection` from its [[unit]] and run `ashlar apply`; to lose the contents \
-             instead, restore the key and run `ashlar apply --yes-destroy {name}`."
+             instead, restore the key and run `ashlar apply --yes-destroy {}`.",
+            shell_word(name)
         );
         Err(Error::new(Kind::WouldDestroy, "export", why).at(name).next(next))
     }

@@ -17,8 +17,9 @@
 //!      storage. With `sandbox_required` it does not start.
 //!  X3  A plan refuses a step whose files are in another folder. access(2) does not show what
 //!      Landlock denies, so [`check`] compares folders.
-//!  X4  The inode of each folder at the start is reported. Landlock permits inodes: a file system
-//!      that is mounted over a folder later is forbidden, and `doctor` names it.
+//!  X4  The inode of each folder at the start is reported, also of those that are only read.
+//!      Landlock permits inodes: a file system that is mounted over a folder later is forbidden,
+//!      and `doctor` names it.
 //!  X5  The list of system calls applies to every thread of the process, those that were started
 //!      before too.
 
@@ -35,7 +36,7 @@ use landlock::{
     path_beneath_rules,
 };
 use mgmt::api::{Error, Kind, Result, SandboxFolder};
-use mgmt::config::{Config, SystemCalls, readable_folders, writable_folders};
+use mgmt::config::{Config, DaemonConfig, SystemCalls, readable_folders, writable_folders};
 use mgmt::plan::Action;
 use serde_json::Value;
 
@@ -59,13 +60,23 @@ const SYSTEM: [&str; 9] = [
     "/var/lib/extrausers",
 ];
 
+/// Files of the system that may be symbolic links to other folders.
+const SYSTEM_LINKS: [&str; 6] = [
+    "/etc/hosts",
+    "/etc/localtime",
+    "/etc/machine-id",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/etc/ssl/certs/ca-certificates.crt",
+];
+
 /// The folders of this process's sandbox, without symbolic links; unset: it has none.
 static FOLDERS: OnceLock<BTreeSet<PathBuf>> = OnceLock::new();
 
 /// The folders in which this process may read, without symbolic links; unset: it may read all.
 static READ_FOLDERS: OnceLock<BTreeSet<PathBuf>> = OnceLock::new();
 
-/// The folders of changes with their inodes (X4).
+/// The folders of the configuration with their inodes (X4).
 static INODES: OnceLock<Vec<SandboxFolder>> = OnceLock::new();
 
 /// Why this process has not the whole configured sandbox (X2).
@@ -114,16 +125,21 @@ fn restrict_files(config: &Config) -> Result<()> {
     let mut folders = writable_folders(config);
     folders.insert(PathBuf::from(DEVICES));
     // One that is absent has no rule, so it stays forbidden when it appears.
-    for folder in config.daemon.sandbox_folders.iter().filter(|f| !Path::new(f).is_dir()) {
+    for (key, folder) in absent_folders(&config.daemon) {
         tracing::warn!(
-            "sandbox: {folder} of `sandbox_folders` is not a folder; changes there stay forbidden \
-             until it exists and the daemon is restarted"
+            "sandbox: {folder} of `{key}` is not a folder; its files stay forbidden until it \
+             exists and the daemon is restarted"
         );
     }
     let folders = without_links(&folders);
     let read = config.daemon.sandbox_read_folders.is_some().then(|| read_folders(config));
+    let mut watched = folders.clone();
+    if let Some(read) = &read {
+        let all = read.union(&folders).cloned().collect();
+        watched.extend(outermost(&all, without_links(&readable_folders(config))));
+    }
     // Before the rules are made, so that a change in between is reported.
-    let inodes = inodes(&folders);
+    let inodes = inodes(&watched);
     match restrict(&folders, read.as_ref()) {
         Ok(RulesetStatus::FullyEnforced) => tracing::info!("sandbox: enforced by Landlock"),
         Ok(RulesetStatus::PartiallyEnforced) => {
@@ -148,6 +164,21 @@ fn restrict_files(config: &Config) -> Result<()> {
     Ok(())
 }
 
+/// Listed folders that do not exist, each with its key.
+fn absent_folders(daemon: &DaemonConfig) -> impl Iterator<Item = (&'static str, &String)> {
+    let changed = daemon.sandbox_folders.iter().map(|folder| ("sandbox_folders", folder));
+    let read = daemon.sandbox_read_folders.iter().flatten();
+    let read = read.map(|folder| ("sandbox_read_folders", folder));
+    changed.chain(read).filter(|(_, folder)| !Path::new(folder).is_dir())
+}
+
+/// Those of `own` that have none of `all` above them. A file system that is mounted over another
+/// one is permitted by the folder above it.
+fn outermost(all: &BTreeSet<PathBuf>, own: BTreeSet<PathBuf>) -> impl Iterator<Item = PathBuf> {
+    let is_above = |of: &PathBuf, other: &PathBuf| of != other && of.starts_with(other);
+    own.into_iter().filter(move |of| !all.iter().any(|other| is_above(of, other)))
+}
+
 /// Those that exist, by their real paths.
 fn without_links(folders: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect()
@@ -158,10 +189,17 @@ fn without_links(folders: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
 fn read_folders(config: &Config) -> BTreeSet<PathBuf> {
     let mut folders = readable_folders(config);
     folders.extend(SYSTEM.map(PathBuf::from));
+    folders.extend(SYSTEM_LINKS.iter().filter_map(|file| real_folder(Path::new(file))));
     let program = std::env::current_exe().ok();
     folders.extend(program.as_deref().and_then(Path::parent).map(Path::to_owned));
     folders.extend(std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from));
     without_links(&folders)
+}
+
+/// The folder of a file that exists, without symbolic links. The root folder would permit all.
+fn real_folder(file: &Path) -> Option<PathBuf> {
+    let real = file.canonicalize().ok()?;
+    real.parent().filter(|folder| folder.parent().is_some()).map(Path::to_owned)
 }
 
 /// For tests, and not in a release build: a sandbox that is not configured. Plans of files
@@ -375,6 +413,42 @@ mod tests {
         let about = base.metadata().expect("a folder");
         let path = base.to_str().expect("a path").to_owned();
         assert_eq!(all, [SandboxFolder { path, device: about.dev(), inode: about.ino() }]);
+    }
+
+    /// X4.
+    #[test]
+    fn folder_below_a_permitted_one_is_not_watched() {
+        let set = |folders: &[&str]| folders.iter().map(PathBuf::from).collect::<BTreeSet<_>>();
+        let all = set(&["/etc", "/srv/tls", "/srv/tls/old", "/srv/keys"]);
+        let own = set(&["/etc/ashlar", "/srv/tls", "/srv/tls/old", "/srv/keys"]);
+        let watched: BTreeSet<PathBuf> = outermost(&all, own).collect();
+        assert_eq!(watched, set(&["/srv/keys", "/srv/tls"]));
+    }
+
+    #[test]
+    fn listed_folders_that_do_not_exist_are_named_with_their_keys() {
+        let list = vec!["/proc".to_owned(), "/nonexistent".to_owned()];
+        let daemon = DaemonConfig {
+            sandbox_folders: list.clone(),
+            sandbox_read_folders: Some(list),
+            ..DaemonConfig::default()
+        };
+        let absent: Vec<_> = absent_folders(&daemon).map(|(key, of)| (key, of.as_str())).collect();
+        let keys = ["sandbox_folders", "sandbox_read_folders"];
+        assert_eq!(absent, keys.map(|key| (key, "/nonexistent")));
+    }
+
+    #[test]
+    fn link_of_the_system_permits_the_folder_to_which_it_leads() {
+        let folder = Folder::new("links");
+        let base = folder.canonicalize().expect("a folder");
+        let (file, link) = (base.join("real/resolv.conf"), base.join("link"));
+        std::fs::create_dir(base.join("real")).expect("scratch");
+        std::fs::write(&file, "").expect("scratch");
+        std::os::unix::fs::symlink(&file, &link).expect("scratch");
+        assert_eq!(real_folder(&link), Some(base.join("real")));
+        assert_eq!(real_folder(&base.join("absent")), None);
+        assert_eq!(real_folder(Path::new("/proc")), None, "the root folder");
     }
 
     #[test]

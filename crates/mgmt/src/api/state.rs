@@ -216,7 +216,8 @@ pub struct Daemon {
     /// Address at which metrics are served over TCP; absent: only the control socket serves them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_listen: Option<String>,
-    /// Folders in which the sandbox permits changes; empty without a sandbox.
+    /// Folders of the configuration in which the sandbox permits changes, or reading if that is
+    /// restricted; empty without a sandbox.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sandbox: Vec<SandboxFolder>,
     /// Why the configured sandbox is not enforced, or only in part; absent: it is, or none is

@@ -63,7 +63,7 @@ fn folder(root: &Path, of: &SandboxFolder) -> Option<CheckFinding> {
     Some(bad(
         Severity::Fail,
         format!("{path}: {why}"),
-        "the sandbox forbids the daemon to change files there: EACCES, permission denied",
+        "the sandbox forbids the daemon to use files there: EACCES, permission denied",
         RESTART,
     ))
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use wire::portal::listeners_overlap;
 
 use super::Daemon;
-use super::opening::open_deadline;
+use super::opening::{may_hang, open_deadline};
 use crate::buses;
 use crate::catalog::check_geom;
 use crate::control_loop::{check_disk, check_files};
@@ -68,7 +68,9 @@ impl Daemon {
         if !sandbox::looks_at_paths(action) {
             return Ok(());
         }
-        if let Action::CreateDisk { disk } = action {
+        if let Action::CreateDisk { disk } = action
+            && may_hang(disk)
+        {
             // Calls that hang are counted for its file system.
             return self.check_disk(disk, |disk| {
                 sandbox::check(&Action::CreateDisk { disk: disk.clone() })

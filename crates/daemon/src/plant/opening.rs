@@ -48,7 +48,7 @@ pub(super) fn open_deadline(gate: &LoginGate) -> Duration {
 }
 
 /// Whether the check of a disk looks at paths, which may hang.
-fn may_hang(disk: &DiskConfig) -> bool {
+pub(super) fn may_hang(disk: &DiskConfig) -> bool {
     disk.image().is_some() || has_tls_files(&disk.params)
 }
 

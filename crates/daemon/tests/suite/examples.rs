@@ -32,6 +32,7 @@ const SCRIPTS: &[Script] = &[
         lines: "
             status
             status --json
+            status --alive
             tree
             tree --up d0
             graph

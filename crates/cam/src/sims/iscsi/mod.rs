@@ -27,7 +27,9 @@
 //!      and then its disks are lost. Commands that have not ended within the deadline of a silent
 //!      path end by a new session (engine I2): only then are they sent by another path. Portals
 //!      that stay keep their numbers, sessions and disks, and a portal that returns gets its former
-//!      number.
+//!      number. A closed bus removes all of its portals.
+//!  N6  A session whose login would end one of a closed bus (same ISID, initiator and target) waits
+//!      until that has ended. Two buses never end each other's sessions in turn.
 //!
 //! Commands that a lost path returns may be sent by another path (class multipath) while the old
 //! target still has them. Commands that had not left were discarded with the connection, at least
@@ -151,6 +153,13 @@ impl Inner {
         added.extend(portals.len()..portals.len() + new.len());
         portals.extend(new.into_iter().map(Portal::new));
         Ok([removed, added])
+    }
+
+    /// N5: no portal is named any more. Returns the numbers of those that were.
+    fn remove_portals(&self) -> Vec<usize> {
+        let portals = self.portals.lock();
+        let all = portals.iter().enumerate();
+        all.filter(|(_, p)| !p.removed.swap(true, Ordering::AcqRel)).map(|(at, _)| at).collect()
     }
 
     /// Its troubles have become others.
@@ -395,10 +404,7 @@ impl Sim for Iscsi {
     }
 
     fn close(&self) {
-        let (bus, cores) = (self.inner.number, 0..self.cores);
-        for core in cores {
-            self.notifier.call(core, Box::new(move |core: &Rc<Core>| port::close(bus, core)));
-        }
+        self.inner.remove_portals().into_iter().for_each(|portal| self.retire_sessions(portal));
     }
 
     fn attach(&self, unit: &Arc<Unit>) {

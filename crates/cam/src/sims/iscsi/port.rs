@@ -172,20 +172,8 @@ pub(super) fn open(
     Some(session)
 }
 
-/// Ends the sessions of a bus on this core: they log out first.
-pub(super) fn close(bus: u64, core: &Rc<Core>) {
-    let mine = |key: &Key| key.0 == bus && key.1 == core.id();
-    let gone: Vec<Rc<PortalSession>> = SESSIONS.with_borrow_mut(|all| {
-        all.extract_if(|key, _| mine(key)).map(|(_, session)| session).collect()
-    });
-    for session in gone {
-        session.begin_logout(core);
-        drop(core.reactor().spawn("iscsi farewell", end_logout(session, core.clone())));
-    }
-}
-
 /// Waits for the end of a logout, and ends the tasks of the session.
-async fn end_logout(session: Rc<PortalSession>, core: Rc<Core>) {
+async fn end_logout(session: &PortalSession, core: &Core) {
     let end = core.now() + LOGOUT_DEADLINE_NS;
     while session.stream.borrow().is_some() && core.now() < end {
         core.reactor().sleep(super::LOOK_NS).await;
@@ -213,7 +201,7 @@ pub(super) fn retire(
     drop(core.clone().reactor().spawn("iscsi retirement", async move {
         if let Some(session) = session {
             drain(&session, &core).await;
-            end_retired(session, &core).await;
+            end_retired(&session, &core).await;
         }
         if leaving.fetch_sub(1, Ordering::AcqRel) == 1
             && let Some(rescan) = inner.rescan.get()
@@ -248,25 +236,35 @@ async fn wait_idle(session: &PortalSession, core: &Core, most_ns: u64) {
     }
 }
 
-/// Logs a session out that takes no command any more, unless its bus was closed.
-async fn end_retired(session: Rc<PortalSession>, core: &Rc<Core>) {
+/// Logs a session out that takes no command any more.
+async fn end_retired(session: &PortalSession, core: &Core) {
     let key = (session.inner.number, core.id(), session.portal);
-    let is_known = |other: &Rc<PortalSession>| Rc::ptr_eq(other, &session);
-    if !SESSIONS.with_borrow(|all| all.get(&key).is_some_and(is_known)) {
-        return;
-    }
     SESSIONS.with_borrow_mut(|all| drop(all.remove(&key)));
     session.begin_logout(core);
-    let (inner, portal) = (session.inner.clone(), session.portal);
-    end_logout(session, core.clone()).await;
-    if inner.troubles.lock().remove(&(core.id(), portal)).is_some() {
-        inner.notify_troubles();
+    end_logout(session, core).await;
+    if session.inner.troubles.lock().remove(&(core.id(), session.portal)).is_some() {
+        session.inner.notify_troubles();
     }
 }
 
 impl PortalSession {
     pub(super) fn is_tried(&self) -> bool {
         self.engine.borrow().is_tried()
+    }
+
+    /// N6: whether a session of a closed bus on this core would be ended by a login of this one.
+    fn has_former(&self, core: &Core) -> bool {
+        let own = self.inner.rules(core.id(), self.portal);
+        let is_former = |(key, other): (&Key, &Rc<PortalSession>)| {
+            let is_closed = other.engine.borrow().is_retired();
+            if !is_closed || key.0 >= self.inner.number || key.1 != core.id() {
+                return false;
+            }
+            let its = other.inner.rules(core.id(), other.portal);
+            let is_same_name = its.initiator == own.initiator && its.target == own.target;
+            is_same_name && its.isid == own.isid
+        };
+        SESSIONS.with_borrow(|all| all.iter().any(is_former))
     }
 
     /// Commands of a unit wait here.
@@ -531,8 +529,18 @@ impl PortalSession {
     }
 }
 
+/// N6: waits until no session of a closed bus has the same I_T nexus.
+async fn wait_for_former(session: &PortalSession) {
+    while let Some(core) = session.core.upgrade()
+        && session.has_former(&core)
+    {
+        core.reactor().sleep(super::LOOK_NS).await;
+    }
+}
+
 /// Connects, and connects again.
 async fn run(session: Rc<PortalSession>) {
+    wait_for_former(&session).await;
     loop {
         let Some(core) = session.core.upgrade() else { return };
         let done = session.run_connection(&core).await;

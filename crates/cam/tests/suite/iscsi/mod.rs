@@ -396,6 +396,29 @@ fn portal_that_returns_at_once_keeps_its_session_and_disk() {
     assert_eq!(logins, Some(("logins", 2)));
 }
 
+/// A write to `da0` of the first bus that the target has and does not carry out.
+fn start_endless_write(w: &mut World, peer: &Peer) {
+    let (_, edge) = w.open("da0");
+    peer.ways.borrow_mut().slow_ns = 10_000 * S;
+    let data = w.buffer(4096);
+    w.start(edge, 1, |bio| range(bio, Op::Write, 0, data));
+    (0..10).for_each(|_| w.turn(20 * MS));
+    assert!(!peer.is_idle(), "the target has it");
+    peer.ways.borrow_mut().slow_ns = MS;
+}
+
+/// How the only request under way ends.
+fn wait_for_end(w: &mut World) -> Result<(), Errno> {
+    let end = w.now() + 20 * S;
+    loop {
+        if let Some(ended) = w.ended().pop() {
+            return ended.status;
+        }
+        assert!(w.now() < end, "the write is awaited");
+        turn_and_update(w);
+    }
+}
+
 /// N5 of sims/iscsi/mod.rs: otherwise the target could carry it out after newer writes.
 #[test]
 fn slow_write_of_a_removed_portal_ends_by_a_new_session() {
@@ -404,24 +427,52 @@ fn slow_write_of_a_removed_portal_ends_by_a_new_session() {
     let peer = Peer::start(&w.core, &both, 64, 13, (good(), Auth::None));
     let at = bus(&mut w, &params(&both));
     assert_eq!(disks(&mut w, at, 2, 20 * S), ["da0", "da1"]);
-    let (_, edge) = w.open("da0");
-    peer.ways.borrow_mut().slow_ns = 10_000 * S;
-    let data = w.buffer(4096);
-    w.start(edge, 1, |bio| range(bio, Op::Write, 0, data));
-    (0..10).for_each(|_| w.turn(20 * MS));
-    assert!(!peer.is_idle(), "the target has it");
-    peer.ways.borrow_mut().slow_ns = MS;
+    start_endless_write(&mut w, &peer);
     w.buses[at].sim().update_params(&params(&both[1..])).unwrap();
-    let end = w.now() + 20 * S;
-    let ended = loop {
-        if let Some(ended) = w.ended().pop() {
-            break ended;
-        }
-        assert!(w.now() < end, "the write is awaited");
-        turn_and_update(&mut w);
-    };
-    assert_eq!((ended.status, peer.reinstated.get()), (Err(Errno::NxIo), 1));
+    assert_eq!((wait_for_end(&mut w), peer.reinstated.get()), (Err(Errno::NxIo), 1));
     turn_until(&mut w, "da0", false);
+}
+
+/// N5 of sims/iscsi/mod.rs: the disk may be written by another bus as soon as it ends.
+#[test]
+fn slow_write_of_a_closed_bus_ends_by_a_new_session() {
+    let mut w = World::with(14, &[]);
+    let peer = Peer::start(&w.core, &[portal(1), portal(2)], 64, 14, (good(), Auth::None));
+    let at = bus(&mut w, &params(&[portal(1)]));
+    assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
+    let second = second_bus(&mut w, portal(2));
+    assert_eq!(disks(&mut w, second, 1, 20 * S), ["da1"]);
+    let (_, other) = w.open("da1");
+    start_endless_write(&mut w, &peer);
+    w.buses[at].sim().close();
+    assert_eq!((wait_for_end(&mut w), peer.reinstated.get()), (Err(Errno::NxIo), 1));
+    assert_eq!(w.write(other, 0, &[7; 4096], Flags::default()), Ok(()));
+    turn_until(&mut w, "da0", false);
+    assert_eq!(w.read(other, 0, 4096), Ok(vec![7; 4096]));
+}
+
+/// N6 of sims/iscsi/mod.rs.
+#[test]
+fn bus_opened_anew_waits_for_the_sessions_of_the_closed_one() {
+    let mut w = World::with(15, &[]);
+    let peer = Peer::start(&w.core, &[portal(1)], 64, 15, (good(), Auth::None));
+    let at = bus(&mut w, &params(&[portal(1)]));
+    assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
+    start_endless_write(&mut w, &peer);
+    w.buses[at].sim().close();
+    let again = bus(&mut w, &params(&[portal(1)]));
+    let logins = |w: &World, at: usize| {
+        let counts = w.buses[at].sim().counts().into_iter();
+        counts.filter(|(name, _)| *name == "logins").map(|(_, n)| n).sum::<u64>()
+    };
+    assert_eq!((wait_for_end(&mut w), peer.reinstated.get()), (Err(Errno::NxIo), 1));
+    let name = |w: &World| w.buses[again].devices().first().map_or(String::new(), |d| d.2.clone());
+    w.until((20 * MS, 20 * S), "the disk of the new bus", |w| !name(w).is_empty());
+    (0..100).for_each(|_| turn_and_update(&mut w));
+    assert_eq!((logins(&w, at), logins(&w, again)), (2, 1), "no session ends the other's");
+    let name = name(&w);
+    let (_, edge) = w.open(&name);
+    assert_eq!(w.write(edge, 0, &[7; 4096], Flags::default()), Ok(()));
 }
 
 #[test]

@@ -468,6 +468,11 @@ impl Engine {
         !std::mem::replace(&mut self.retired, true)
     }
 
+    /// Whether no command begins any more.
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired
+    }
+
     /// Ends a session whose commands take too long. The next one ends these commands (I2).
     pub(super) fn end_session(&mut self) {
         if self.is_up() {

@@ -7,6 +7,7 @@ use crate::kind::SimKind;
 pub mod aoe;
 pub mod hba;
 pub mod iscsi;
+mod numbers;
 pub mod sg;
 
 /// The kinds of SIMs that a configuration may name.

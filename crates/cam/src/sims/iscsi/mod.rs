@@ -43,10 +43,10 @@ mod kind;
 mod port;
 mod secret;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bio::Segs;
@@ -58,6 +58,7 @@ use wire::scsi::Lun;
 
 use self::engine::{Counts, Rules, Task};
 use self::port::PortalSession;
+use super::numbers::Numbers;
 use crate::address::Path;
 use crate::bus::Rescan;
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Flags, Outcome, Priority, Tag};
@@ -74,32 +75,15 @@ const LOOK_NS: u64 = 5_000_000;
 /// Most portals that a bus has had since it was opened: their numbers are in a byte of the ISID.
 const NUMBERS_MAX: usize = 256;
 
-/// A portal, as all cores know it.
-struct Portal {
-    at: SocketAddr,
-    /// There was a session of core 0 once.
-    seen: AtomicBool,
-    /// N5: the configuration does not name it any more.
-    removed: AtomicBool,
-}
-
-impl Portal {
-    fn new(at: SocketAddr) -> Arc<Portal> {
-        Arc::new(Portal { at, seen: AtomicBool::new(false), removed: AtomicBool::new(false) })
-    }
-
-    fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::Acquire)
-    }
-}
-
 /// State that all cores need.
 struct Inner {
     /// Of this process's buses: for the sessions.
     number: u64,
     name: String,
-    /// By number, removed ones among them.
-    portals: Mutex<Vec<Arc<Portal>>>,
+    /// Those that were removed keep their numbers (N5).
+    portals: Mutex<Numbers<SocketAddr>>,
+    /// Portals at which there was a session of core 0 once.
+    seen: Mutex<BTreeSet<usize>>,
     rules: Rules,
     /// Most logical units that are looked at.
     luns_max: AtomicU32,
@@ -114,52 +98,30 @@ struct Inner {
 
 impl Inner {
     /// The portal of a number, unless it was removed.
-    fn portal(&self, number: usize) -> Option<Arc<Portal>> {
-        self.portals.lock().get(number).filter(|portal| !portal.is_removed()).cloned()
+    fn portal(&self, number: usize) -> Option<SocketAddr> {
+        let portals = self.portals.lock();
+        portals.get(number).filter(|_| portals.is_named(number)).copied()
     }
 
     /// The portals that the configuration names, by number.
-    fn named_portals(&self) -> Vec<(usize, Arc<Portal>)> {
+    fn named_portals(&self) -> Vec<(usize, SocketAddr)> {
         let portals = self.portals.lock();
-        let named = portals.iter().enumerate().filter(|(_, portal)| !portal.is_removed());
-        named.map(|(number, portal)| (number, portal.clone())).collect()
+        portals.named().map(|(number, portal)| (number, *portal)).collect()
     }
 
     /// N5: the configuration names these portals from now on. Returns the numbers of the removed
     /// ones and of the new ones.
     fn set_portals(&self, wanted: &[SocketAddr]) -> Result<[Vec<usize>; 2], String> {
-        let mut portals = self.portals.lock();
-        let is_new = |at: &&SocketAddr| !portals.iter().any(|portal| portal.at == **at);
-        let new: Vec<SocketAddr> = wanted.iter().filter(is_new).copied().collect();
-        if portals.len() + new.len() > NUMBERS_MAX {
-            return Err(format!(
-                "portals: {} since the bus was opened (limit {NUMBERS_MAX}); next: remove the bus \
-                 and add it again",
-                portals.len() + new.len()
-            ));
-        }
-        let (mut removed, mut added) = (Vec::new(), Vec::new());
-        for (number, portal) in portals.iter().enumerate() {
-            let is_removed = !wanted.contains(&portal.at);
-            if portal.removed.swap(is_removed, Ordering::AcqRel) == is_removed {
-                continue;
-            }
-            portal.seen.store(false, Ordering::Release);
-            match is_removed {
-                true => removed.push(number),
-                false => added.push(number),
-            }
-        }
-        added.extend(portals.len()..portals.len() + new.len());
-        portals.extend(new.into_iter().map(Portal::new));
-        Ok([removed, added])
+        let changed = self.portals.lock().set(("portals", NUMBERS_MAX), wanted)?;
+        self.seen.lock().retain(|number| !changed.iter().flatten().any(|other| other == number));
+        Ok(changed)
     }
 
-    /// N5: no portal is named any more. Returns the numbers of those that were.
-    fn remove_portals(&self) -> Vec<usize> {
-        let portals = self.portals.lock();
-        let all = portals.iter().enumerate();
-        all.filter(|(_, p)| !p.removed.swap(true, Ordering::AcqRel)).map(|(at, _)| at).collect()
+    /// There is a session of core 0 at a portal, if `is_up`.
+    fn note_session(&self, portal: usize, is_up: bool) {
+        if is_up {
+            self.seen.lock().insert(portal);
+        }
     }
 
     /// Its troubles have become others.
@@ -206,11 +168,11 @@ impl Iscsi {
         (notifier, cores): (Notifier, usize),
     ) -> Iscsi {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let portals = portals.into_iter().map(Portal::new).collect();
         let inner = Inner {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             name: name.to_owned(),
-            portals: Mutex::new(portals),
+            portals: Mutex::new(Numbers::new(portals)),
+            seen: Mutex::default(),
             luns_max: AtomicU32::new(rules.luns_max),
             rules,
             units: Mutex::default(),
@@ -284,7 +246,7 @@ fn task_of(lun: [u8; 8], id: CcbId, ccb: &Ccb, tag: Tag) -> Task {
 
 impl Sim for Iscsi {
     fn facts(&self) -> SimFacts {
-        let targets = self.inner.portals.lock().len() as u64;
+        let targets = self.inner.portals.lock().count() as u64;
         let name = self.inner.name.clone();
         SimFacts {
             name,
@@ -303,9 +265,9 @@ impl Sim for Iscsi {
     fn location(&self, path: Path) -> String {
         let target = &self.inner.rules.target;
         let portal = usize::try_from(path.target).ok();
-        let portal = portal.and_then(|at| self.inner.portals.lock().get(at).cloned());
+        let portal = portal.and_then(|at| self.inner.portals.lock().get(at).copied());
         match portal {
-            Some(portal) => format!("{target},{},{}", portal.at, path.lun),
+            Some(portal) => format!("{target},{portal},{}", path.lun),
             None => path.to_string(),
         }
     }
@@ -329,8 +291,8 @@ impl Sim for Iscsi {
     }
 
     fn targets(&self) -> Vec<u64> {
-        let portals = self.inner.named_portals().into_iter();
-        portals.filter(|(_, p)| p.seen.load(Ordering::Acquire)).map(|(n, _)| n as u64).collect()
+        let (portals, seen) = (self.inner.named_portals(), self.inner.seen.lock());
+        portals.iter().filter(|(at, _)| seen.contains(at)).map(|(at, _)| *at as u64).collect()
     }
 
     fn luns_max(&self) -> u32 {
@@ -371,11 +333,12 @@ impl Sim for Iscsi {
         let by_portal: BTreeMap<usize, &str> =
             by_core.iter().rev().map(|((_, portal), why)| (*portal, why.as_str())).collect();
         let portals = self.inner.named_portals();
-        let why = |(at, portal): &(usize, Arc<Portal>)| {
+        let seen = self.inner.seen.lock();
+        let why = |(at, portal): &(usize, SocketAddr)| {
             // One that was never reached, and of which nothing is known yet.
-            let unseen = !portal.seen.load(Ordering::Acquire);
+            let unseen = !seen.contains(at);
             let why = by_portal.get(at).copied().or(unseen.then_some("no answer yet"))?;
-            Some((portal.at, format!("{} at {}: {why}", self.inner.rules.target, portal.at)))
+            Some((*portal, format!("{} at {portal}: {why}", self.inner.rules.target)))
         };
         let whys: Vec<_> = portals.iter().filter_map(why).collect();
         let some_are_up = whys.len() < portals.len();
@@ -404,7 +367,9 @@ impl Sim for Iscsi {
     }
 
     fn close(&self) {
-        self.inner.remove_portals().into_iter().for_each(|portal| self.retire_sessions(portal));
+        if let Ok([removed, _]) = self.inner.set_portals(&[]) {
+            removed.into_iter().for_each(|portal| self.retire_sessions(portal));
+        }
     }
 
     fn attach(&self, unit: &Arc<Unit>) {

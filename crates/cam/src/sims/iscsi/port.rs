@@ -142,7 +142,7 @@ pub(super) fn open(
     portal: usize,
     core: &Rc<Core>,
 ) -> Option<Rc<PortalSession>> {
-    let at = inner.portal(portal)?.at;
+    let at = inner.portal(portal)?;
     let rules = inner.rules(core.id(), portal);
     let session = Rc::new(PortalSession {
         core: Rc::downgrade(core),
@@ -190,12 +190,12 @@ pub(super) fn retire(
     leaving: &Arc<AtomicUsize>,
     core: &Rc<Core>,
 ) {
-    let (known, named) = (find(inner, portal, core), inner.portal(portal));
-    if let (0, Some(session), Some(named)) = (core.id(), &known, &named) {
+    let (known, is_named) = (find(inner, portal, core), inner.portal(portal).is_some());
+    if let (0, Some(session), true) = (core.id(), &known, is_named) {
         // It has returned already: its session stays, and no login reports it.
-        named.seen.fetch_or(session.engine.borrow().is_up(), Ordering::AcqRel);
+        inner.note_session(portal, session.engine.borrow().is_up());
     }
-    let session = known.filter(|_| named.is_none());
+    let session = known.filter(|_| !is_named);
     let session = session.filter(|session| session.engine.borrow_mut().retire());
     let (inner, leaving, core) = (inner.clone(), leaving.clone(), core.clone());
     drop(core.clone().reactor().spawn("iscsi retirement", async move {
@@ -396,9 +396,10 @@ impl PortalSession {
         if !found {
             return;
         }
-        let Some(portal) = self.inner.portal(self.portal) else { return };
-        let is_up = self.engine.borrow().is_up();
-        portal.seen.fetch_or(is_up, Ordering::AcqRel);
+        if self.inner.portal(self.portal).is_none() {
+            return;
+        }
+        self.inner.note_session(self.portal, self.engine.borrow().is_up());
         if let Some(rescan) = self.inner.rescan.get() {
             rescan.request_target_scan(self.portal as u64);
         }

@@ -44,8 +44,8 @@ const KEYS: &[(&str, &str, &str, &str, BusEdit)] = &[
     ("iscsi", "data_digest", "data_digest = 'off'", "data_digest = 'allow'", Live),
     ("iscsi", "deadline_s", "deadline_s = 20", "deadline_s = 5", Live),
     ("iscsi", "luns_max", "luns_max = 100", "luns_max = 1", Live),
-    ("aoe", "interfaces", "interfaces = ['e0']", "interfaces = ['e0', 'e1']", Anew),
-    ("aoe", "targets", "", "targets = ['1.1']", Anew),
+    ("aoe", "interfaces", "interfaces = ['e0']", "interfaces = ['e0', 'e1']", Live),
+    ("aoe", "targets", "", "targets = ['1.1']", Live),
     ("aoe", "window", "", "window = 3", Live),
     ("aoe", "deadline_s", "", "deadline_s = 3", Live),
     ("aoe", "frame_life_ms", "", "frame_life_ms = 300", Live),
@@ -146,6 +146,28 @@ fn removed_portal_is_disruptive_for_the_hosts_of_its_disks() {
     };
     assert_eq!(risk("10.0.0.1:1"), "safe");
     assert_eq!(risk("10.0.0.2:1"), format!("disruptive: {HOST}"));
+}
+
+#[test]
+fn removed_aoe_target_or_interface_is_disruptive_for_the_hosts_of_its_disks() {
+    let aoe = |key: &str, list: &str| config("aoe", key, &format!("{key} = [{list}]"));
+    let risk = |key: &str, from: &str, to: &str| {
+        let mut state = state();
+        state.buses[0].devices[0].location = "e7.1".into();
+        let (from, to) = (aoe(key, from), aoe(key, to));
+        let steps = plan(&from, &to, (&state, &PredictedSerials::new()), &catalog());
+        let is_change = matches!(steps[0].action, Action::ModifyBus { .. });
+        assert!(is_change && steps.len() == 1, "{steps:?}");
+        steps[0].risk_text()
+    };
+    let disruptive = format!("disruptive: {HOST}");
+    assert_eq!(risk("targets", "'7.1', '7.2'", "'7.1'"), "safe");
+    assert_eq!(risk("targets", "'7.1', '7.2'", "'7.2'"), disruptive);
+    assert_eq!(risk("targets", "", "'e7.1'"), "safe");
+    assert_eq!(risk("targets", "", "'7.2'"), disruptive);
+    assert_eq!(risk("targets", "'7.1'", ""), "safe");
+    assert_eq!(risk("interfaces", "'e0'", "'e1', 'e0'"), "safe");
+    assert_eq!(risk("interfaces", "'e0', 'e1'", "'e0'"), disruptive);
 }
 
 #[test]

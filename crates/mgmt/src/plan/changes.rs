@@ -93,7 +93,12 @@ fn kind_change(section: &str, entry: &Entry, key: &str, catalog: &Catalog) -> &'
     match section {
         "bus" => match bus_change(entry.live_keys, key) {
             BUS_AGAIN if entry.volatile => DATA_LOST,
-            LIVE if key == "portals" => "live; the disks behind a removed portal are lost",
+            LIVE => match key {
+                "portals" => "live; the disks behind a removed portal are lost",
+                "targets" => "live; the disks of a removed target are lost",
+                "interfaces" => "live; disks that only a removed interface leads to are lost",
+                _ => LIVE,
+            },
             change => change,
         },
         "disk" => match key {

@@ -16,6 +16,8 @@ use crate::plant::StaleFiles;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
+use std::str::FromStr;
+use wire::aoe::Address;
 use wire::portal::{LocalAddress, PortalRule, any_matches};
 
 /// The data by which the risk of a change is judged.
@@ -83,7 +85,7 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
                     && scene.identities.serial_conflict(lun, lun).is_some()
             }))
         }
-        Action::ModifyBus { from, to } => portals_risk(scene, from, to),
+        Action::ModifyBus { from, to } => bus_edit_risk(scene, from, to),
         Action::ModifyGeom { from, to } => {
             let dropped: Vec<&str> =
                 from.dropped_disks(to).filter(|disk| provider_is_open(state, disk)).collect();
@@ -162,18 +164,37 @@ fn users_of_luns<'s>(
     scene.state.sessions().filter(uses).map(|(_, session)| session)
 }
 
-/// The addresses of the portals of a bus.
-fn portals(bus: &BusConfig) -> BTreeSet<SocketAddr> {
-    let all = bus.params.get("portals").and_then(Value::as_array).into_iter().flatten();
-    all.filter_map(|portal| portal.as_str()?.parse().ok()).collect()
+/// The entries of a list that a bus has as a parameter.
+fn listed<T: Ord + FromStr>(bus: &BusConfig, key: &str) -> BTreeSet<T> {
+    let all = bus.params.get(key).and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(|entry| entry.as_str()?.parse().ok()).collect()
 }
 
-/// The risk of an edit of a bus that keeps running: the disks behind a removed portal are lost.
-fn portals_risk(scene: &RiskContext<'_>, from: &BusConfig, to: &BusConfig) -> HostRisk {
-    let kept = portals(to);
-    let removed: Vec<String> =
-        portals(from).difference(&kept).map(|portal| format!(",{portal},")).collect();
-    let is_lost = |d: &&DeviceState| removed.iter().any(|at| d.location.contains(at.as_str()));
+/// Entries of a list that an edit of a bus removes.
+fn unlisted<T: Ord + FromStr>(from: &BusConfig, to: &BusConfig, key: &str) -> Vec<T> {
+    let kept: BTreeSet<T> = listed(to, key);
+    listed::<T>(from, key).into_iter().filter(|entry| !kept.contains(entry)).collect()
+}
+
+/// Whether an edit of a bus that keeps running takes a device away: it is behind a removed portal,
+/// or is no listed target. A removed interface may be the only one that leads to it.
+fn loses(from: &BusConfig, to: &BusConfig) -> impl Fn(&DeviceState) -> bool {
+    let removed = unlisted::<SocketAddr>(from, to, "portals").into_iter();
+    let portals: Vec<String> = removed.map(|portal| format!(",{portal},")).collect();
+    let targets = listed::<Address>(to, "targets");
+    let has_less_paths = !unlisted::<String>(from, to, "interfaces").is_empty();
+    move |device| {
+        let is_listed = |at: Address| targets.is_empty() || targets.contains(&at);
+        has_less_paths
+            || portals.iter().any(|at| device.location.contains(at.as_str()))
+            || device.location.parse::<Address>().is_ok_and(|at| !is_listed(at))
+    }
+}
+
+/// The risk of an edit of a bus that keeps running for the users of its disks.
+fn bus_edit_risk(scene: &RiskContext<'_>, from: &BusConfig, to: &BusConfig) -> HostRisk {
+    let loses = loses(from, to);
+    let is_lost = |device: &&DeviceState| loses(device);
     let buses = scene.state.buses.iter().filter(|bus| bus.name == from.name);
     let lost: Vec<&str> =
         buses.flat_map(|bus| &bus.devices).filter(is_lost).map(|d| d.name.as_str()).collect();

@@ -68,8 +68,13 @@ fn refuse(bus: &str, what: impl std::fmt::Display) -> Error {
 }
 
 impl AoeParams {
-    pub(super) fn read(bus: &str, params: &Value) -> Result<AoeParams, Error> {
+    fn read(bus: &str, params: &Value) -> Result<AoeParams, Error> {
         AoeParams::deserialize(params).map_err(|e| refuse(bus, e))
+    }
+
+    /// The interfaces that the bus uses.
+    pub(super) fn interfaces(&self) -> &[String] {
+        &self.interfaces
     }
 
     /// The rules of the protocol, and how often targets are queried, ns.
@@ -93,7 +98,7 @@ impl AoeParams {
 const WAIT_NS: u64 = 300 * MS;
 
 /// The parameters of a bus, if they can be used.
-fn checked(bus: &str, params: &Value) -> Result<AoeParams, Error> {
+pub(super) fn checked(bus: &str, params: &Value) -> Result<AoeParams, Error> {
     let params = AoeParams::read(bus, params)?;
     params.terms(bus, 1)?;
     let mut seen = std::collections::BTreeSet::new();
@@ -117,7 +122,7 @@ impl SimKind for AoeKind {
     }
 
     fn live_keys(&self) -> &'static [&'static str] {
-        &["window", "deadline_s", "frame_life_ms", "ask_s"]
+        &["interfaces", "targets", "window", "deadline_s", "frame_life_ms", "ask_s"]
     }
 
     fn example(&self) -> &'static str {

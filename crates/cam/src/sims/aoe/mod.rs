@@ -8,6 +8,11 @@
 //! ```
 //! A target is `shelf * 256 + slot`. Several interfaces, and several addresses behind them, are
 //! ways to one target. Frames use all that are up, and one that dies is left out at once.
+//!
+//! Invariants
+//!  A1  An edit of targets and interfaces concerns only the disks of removed targets, and disks
+//!      that no other interface leads to than removed ones. Frames that are out by a removed
+//!      interface are sent again by another path. An interface that returns gets its former number.
 
 mod engine;
 mod inflight;
@@ -32,6 +37,7 @@ use wire::aoe::Address;
 use self::engine::{Engine, Rules, UnusablePath};
 use self::inflight::CORES_MAX;
 use self::shared::KnownTargets;
+use super::numbers::Numbers;
 use crate::address::{ANY, Path};
 use crate::bus::Rescan;
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome, Priority};
@@ -43,6 +49,9 @@ pub use self::kind::AoeKind;
 /// Data of a frame of the smallest Ethernet: two sectors, bytes. Every path to a target carries it.
 const FRAME_DATA_LEAST: u32 = 1024;
 
+/// Most interfaces that a bus has had since it was opened.
+const INTERFACES_MAX: usize = 64;
+
 /// Commands that a device gets at a time: each is cut into frames, and the window is by frame.
 const DEPTH: u32 = 64;
 
@@ -51,11 +60,14 @@ struct Inner {
     /// Of this process's buses: for the ports.
     number: u64,
     name: String,
-    interfaces: Vec<String>,
+    /// Those that were removed keep their numbers (A1).
+    interfaces: Mutex<Numbers<String>>,
     rules: Mutex<Rules>,
     /// How long answers are waited for before a scan, and how often targets are discovered, ns.
     wait_ns: u64,
     discovery_ns: AtomicU64,
+    /// How often targets or interfaces were edited: discovery begins anew then.
+    edits: AtomicU64,
     shared: Arc<KnownTargets>,
     units: Mutex<BTreeMap<u64, Weak<Unit>>>,
     /// Lost targets whose loss is not reported any more, until they answer.
@@ -136,10 +148,11 @@ impl Aoe {
         let inner = Inner {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             name: name.to_owned(),
-            interfaces,
+            interfaces: Mutex::new(Numbers::new(interfaces)),
             rules: Mutex::new(rules),
             wait_ns,
             discovery_ns: AtomicU64::new(discovery_ns),
+            edits: AtomicU64::default(),
             shared: Arc::default(),
             units: Mutex::default(),
             dismissed: Mutex::default(),
@@ -186,7 +199,9 @@ impl Sim for Aoe {
     }
 
     fn targets(&self) -> Vec<u64> {
-        self.inner.shared.targets().into_iter().map(number_of).collect()
+        let rules = self.inner.rules();
+        let known = self.inner.shared.targets().into_iter();
+        known.filter(|address| rules.uses(*address)).map(number_of).collect()
     }
 
     fn window(&self, _: Path) -> Option<u32> {
@@ -211,11 +226,12 @@ impl Sim for Aoe {
     /// [`Sim::dismiss_lost`].
     fn troubles(&self) -> Vec<Trouble> {
         let ill = self.inner.shared.unusable_paths();
+        let interfaces = self.inner.interfaces.lock();
         let mut dismissed = self.inner.dismissed.lock();
         dismissed.retain(|address| ill.iter().any(|ill| ill.address == *address && ill.is_last));
         let is_reported = |ill: &UnusablePath| !dismissed.contains(&ill.address);
         let trouble = |ill: UnusablePath| {
-            let interface = self.inner.interfaces.get(ill.link).map_or("", String::as_str);
+            let interface = interfaces.get(ill.link).map_or("", String::as_str);
             let (place, mac) = (target_name(ill.address), ill.mac);
             let why = format!("{place} does not answer by {interface} at {mac}");
             let removed = match self.is_configured(ill.address) {
@@ -230,10 +246,11 @@ impl Sim for Aoe {
             Trouble { severity, why, action }
         };
         let lost = ill.into_iter().filter(is_reported).map(trouble);
-        let interfaces = self.inner.interfaces.join(", ");
+        let used: Vec<&str> = interfaces.named().map(|(_, name)| name.as_str()).collect();
+        let used = used.join(", ");
         let never = |address: Address| {
             let place = target_name(address);
-            let why = format!("{place} is configured and has not answered yet on {interfaces}");
+            let why = format!("{place} is configured and has not answered yet on {used}");
             let action = format!(
                 "The target is asked again automatically; check that {place} runs, and that its \
                  config string and mask admit this machine."
@@ -257,17 +274,23 @@ impl Sim for Aoe {
     }
 
     fn update_params(&self, params: &Value) -> Result<(), Error> {
-        let name = &self.inner.name;
-        let (rules, discovery_ns) = kind::AoeParams::read(name, params)?.terms(name, self.cores)?;
-        self.inner.discovery_ns.store(discovery_ns, Ordering::Relaxed);
-        *self.inner.rules() = rules.clone();
+        let (inner, name) = (&self.inner, &self.inner.name);
+        let params = kind::checked(name, params)?;
+        let (rules, discovery_ns) = params.terms(name, self.cores)?;
+        let key = ("interfaces", INTERFACES_MAX);
+        let changed = inner.interfaces.lock().set(key, params.interfaces());
+        let changed = changed.map_err(|e| Error::inval(format!("bus {name}: {e}")))?;
+        inner.discovery_ns.store(discovery_ns, Ordering::Relaxed);
+        let before = std::mem::replace(&mut *inner.rules(), rules.clone());
+        let is_of_places = before.targets != rules.targets || !changed.concat().is_empty();
+        if is_of_places {
+            inner.shared.set_absent(&[]);
+            inner.edits.fetch_add(1, Ordering::AcqRel);
+            inner.shared.begin_leaving(self.cores);
+        }
         for core in 0..self.cores {
             let (inner, rules) = (self.inner.clone(), rules.clone());
-            let change = move |core: &Rc<Core>| {
-                if let Some(port) = port::port(inner.number, core) {
-                    port.with(|engine, _| engine.set_rules(rules, core.now()));
-                }
-            };
+            let change = move |core: &Rc<Core>| port::change(&inner, rules, is_of_places, core);
             self.notifier.call(core, Box::new(change));
         }
         Ok(())

@@ -25,7 +25,7 @@ use geom::Core;
 use reactor::{Link, Prepare, TaskHandle};
 use wire::aoe::{ETHERTYPE, Mac, sectors_of_mtu};
 
-use super::engine::{CommandReply, Engine, NoReply, Wire};
+use super::engine::{CommandReply, Engine, NoReply, Rules, Wire};
 use super::{Aoe, Inner, address_of};
 use crate::ccb::CamStatus;
 
@@ -45,9 +45,15 @@ const MARK_LOOKS: u32 = 40;
 const MARK_LOOK_NS: u64 = 5_000_000;
 /// How soon a frame that an interface did not take is sent again, ns.
 const FULL_NS: u64 = 50_000;
+/// How often it is looked whether commands of removed targets have ended, ns.
+const DRAIN_LOOK_NS: u64 = 5_000_000;
 
 struct Interface {
     name: String,
+    /// The configuration does not name it: it is as one that is down.
+    removed: Cell<bool>,
+    /// The task that reads its frames.
+    reader: RefCell<Option<TaskHandle>>,
     link: RefCell<Option<Link>>,
     /// Most sectors of a frame; 0: it is down.
     sectors: Cell<u32>,
@@ -57,6 +63,11 @@ struct Interface {
 impl Interface {
     fn look(&self, core: &Core) {
         let mut link = self.link.borrow_mut();
+        if self.removed.get() {
+            self.sectors.set(0);
+            *link = None;
+            return;
+        }
         if link.is_none() {
             *link = core.reactor().link(&self.name, ETHERTYPE).ok();
         }
@@ -72,29 +83,56 @@ impl Interface {
             }
         }
     }
+
+    fn stop_reading(&self) {
+        self.reader.take().iter().for_each(TaskHandle::abort);
+    }
 }
 
 /// The interfaces of a core.
+#[derive(Default)]
 struct Interfaces {
-    all: Vec<Interface>,
+    /// By number.
+    all: RefCell<Vec<Rc<Interface>>>,
     scratch: RefCell<Segs>,
+}
+
+impl Interfaces {
+    /// The interface of a number, which is the next one if it is new.
+    fn side(&self, at: usize, name: &str) -> Rc<Interface> {
+        let mut all = self.all.borrow_mut();
+        if let Some(side) = all.get(at) {
+            return side.clone();
+        }
+        let side = Rc::new(Interface {
+            name: name.to_owned(),
+            removed: Cell::new(true),
+            reader: RefCell::default(),
+            link: RefCell::default(),
+            sectors: Cell::default(),
+            mac: Cell::default(),
+        });
+        all.push(side.clone());
+        side
+    }
 }
 
 impl Wire for &Interfaces {
     fn links(&self) -> usize {
-        self.all.len()
+        self.all.borrow().len()
     }
 
     fn sectors(&self, link: usize) -> u32 {
-        self.all.get(link).map_or(0, |side| side.sectors.get())
+        self.all.borrow().get(link).map_or(0, |side| side.sectors.get())
     }
 
     fn mac(&self, link: usize) -> Mac {
-        self.all.get(link).map_or(Mac::default(), |side| side.mac.get())
+        self.all.borrow().get(link).map_or(Mac::default(), |side| side.mac.get())
     }
 
     fn send(&mut self, link: usize, head: &[u8], data: Option<(&Segs, usize, usize)>) {
-        let Some(side) = self.all.get(link) else { return };
+        let all = self.all.borrow();
+        let Some(side) = all.get(link) else { return };
         let link = side.link.borrow();
         let Some(link) = link.as_ref() else { return };
         let mut rest = self.scratch.borrow_mut();
@@ -138,20 +176,13 @@ pub(super) fn port(bus: u64, core: &Core) -> Option<Rc<Port>> {
 
 /// Makes the port of a bus on this core.
 pub(super) fn open(inner: &Arc<Inner>, core: &Rc<Core>) {
-    let side = |name: &String| Interface {
-        name: name.clone(),
-        link: RefCell::default(),
-        sectors: Cell::default(),
-        mac: Cell::default(),
-    };
     let number = core.id() as usize;
     let engine = Engine::new(number, inner.rules().clone(), inner.shared.clone(), core.now());
-    let all: Vec<Interface> = inner.interfaces.iter().map(side).collect();
     let port = Rc::new(Port {
         core: Rc::downgrade(core),
         inner: Arc::downgrade(inner),
         number,
-        interfaces: Interfaces { all, scratch: RefCell::default() },
+        interfaces: Interfaces::default(),
         engine: RefCell::new(engine),
         has_work: Cell::default(),
         is_pumping: Cell::default(),
@@ -160,24 +191,72 @@ pub(super) fn open(inner: &Arc<Inner>, core: &Rc<Core>) {
         settled: RefCell::default(),
         tasks: RefCell::default(),
     });
-    port.interfaces.all.iter().for_each(|side| side.look(core));
+    port.update_interfaces(inner, core);
     PORTS.with_borrow_mut(|ports| ports.insert((inner.number, core.id()), port.clone()));
-    let mut tasks = vec![core.reactor().spawn("aoe clock", clock(port.clone()))];
-    for at in 0..port.interfaces.all.len() {
-        tasks.push(core.reactor().spawn("aoe link", read(port.clone(), at)));
-    }
-    tasks.push(core.reactor().spawn("aoe look", look(port.clone())));
+    let tasks = vec![
+        core.reactor().spawn("aoe clock", clock(port.clone())),
+        core.reactor().spawn("aoe look", look(port.clone())),
+    ];
     *port.tasks.borrow_mut() = tasks;
+}
+
+/// The rules and interfaces of a bus are others. `is_of_places`: also which targets and interfaces
+/// there are. Then removed targets end their commands, and the last core has the bus scanned.
+pub(super) fn change(inner: &Arc<Inner>, rules: Rules, is_of_places: bool, core: &Rc<Core>) {
+    let port = port(inner.number, core);
+    if let Some(port) = &port {
+        port.update_interfaces(inner, core);
+        port.with(|engine, _| engine.set_rules(rules, core.now()));
+    }
+    if !is_of_places {
+        return;
+    }
+    let (inner, core) = (inner.clone(), core.clone());
+    drop(core.clone().reactor().spawn("aoe drain", async move {
+        let drains = |port: &Rc<Port>| port.is_open() && port.engine.borrow_mut().is_draining();
+        while port.as_ref().is_some_and(drains) {
+            core.reactor().sleep(DRAIN_LOOK_NS).await;
+        }
+        if inner.shared.end_leaving() {
+            inner.rescan();
+        }
+    }));
 }
 
 /// Ends the port of a bus on this core.
 pub(super) fn close(bus: u64, core: &Core) {
     let port = PORTS.with_borrow_mut(|ports| ports.remove(&(bus, core.id())));
-    let tasks = port.map(|port| port.tasks.take()).unwrap_or_default();
-    tasks.iter().for_each(TaskHandle::abort);
+    let Some(port) = port else { return };
+    port.tasks.take().iter().for_each(TaskHandle::abort);
+    port.interfaces.all.borrow().iter().for_each(|side| side.stop_reading());
 }
 
 impl Port {
+    /// A closed port has no tasks, and sends nothing.
+    fn is_open(&self) -> bool {
+        !self.tasks.borrow().is_empty()
+    }
+
+    /// Uses the interfaces that the configuration names.
+    fn update_interfaces(self: &Rc<Self>, inner: &Inner, core: &Rc<Core>) {
+        let numbers = inner.interfaces.lock();
+        for at in 0..numbers.count() {
+            let Some(name) = numbers.get(at) else { continue };
+            let side = self.interfaces.side(at, name);
+            let is_removed = !numbers.is_named(at);
+            if side.removed.replace(is_removed) == is_removed {
+                continue;
+            }
+            side.look(core);
+            side.stop_reading();
+            if !is_removed {
+                let task = core.reactor().spawn("aoe link", read(self.clone(), side.clone(), at));
+                *side.reader.borrow_mut() = Some(task);
+            }
+            self.with(|engine, _| engine.forget_paths(at, core.now()));
+        }
+    }
+
     /// Calls the protocol engine; the consequences are handled before the next call to the kernel.
     pub(super) fn with<R>(self: &Rc<Self>, f: impl FnOnce(&mut Engine, &mut dyn Wire) -> R) -> R {
         let out = f(&mut self.engine.borrow_mut(), &mut &self.interfaces);
@@ -225,7 +304,7 @@ impl Port {
     }
 
     fn flush(&self, now: u64) {
-        for side in &self.interfaces.all {
+        for side in self.interfaces.all.borrow().iter() {
             let link = side.link.borrow();
             let Some(link) = link.as_ref() else { continue };
             if link.queued() > 0 && link.flush().is_err() {
@@ -291,8 +370,7 @@ impl Port {
 
 impl Prepare for Port {
     fn prepare(self: Rc<Self>) {
-        // A closed port has no tasks, and sends nothing.
-        if self.has_work.get() && !self.tasks.borrow().is_empty() {
+        if self.has_work.get() && self.is_open() {
             self.pump();
         }
     }
@@ -319,10 +397,9 @@ async fn clock(port: Rc<Port>) {
 }
 
 /// Reads received frames of an interface.
-async fn read(port: Rc<Port>, at: usize) {
+async fn read(port: Rc<Port>, side: Rc<Interface>, at: usize) {
     loop {
         let Some(core) = port.core.upgrade() else { return };
-        let Some(side) = port.interfaces.all.get(at) else { return };
         let link = side.link.borrow().clone();
         let Some(link) = link else {
             core.reactor().sleep(LOOK_NS).await;
@@ -347,20 +424,25 @@ async fn read(port: Rc<Port>, at: usize) {
     }
 }
 
-/// Watches the interfaces, and discovers targets at intervals. They are short at first and when an
-/// interface is up again, and then grow until `discovery_ns` are between two discoveries.
+/// Watches the interfaces, and discovers targets at intervals. They are short at first, after an
+/// edit and when an interface is up again, and then grow until `discovery_ns` are between two
+/// discoveries.
 async fn look(port: Rc<Port>) {
     let (mut next_ns, mut pause_ns, mut up) = (0, SOON_NS, 0);
-    let mut begun_ns = None;
+    let (mut begun_ns, mut edits) = (0, None);
     loop {
         let Some(core) = port.core.upgrade() else { return };
-        let begun_ns = *begun_ns.get_or_insert(core.now());
+        let edits_now = port.inner.upgrade().map(|inner| inner.edits.load(Ordering::Acquire));
+        if edits.replace(edits_now) != Some(edits_now) {
+            (begun_ns, next_ns, pause_ns) = (core.now(), 0, SOON_NS);
+        }
         let discovery_ns =
             port.inner.upgrade().map_or(SOON_NS, |i| i.discovery_ns.load(Ordering::Relaxed));
         pause_ns = pause_ns.min(discovery_ns);
-        port.interfaces.all.iter().for_each(|side| side.look(&core));
+        port.interfaces.all.borrow().iter().for_each(|side| side.look(&core));
         let before = up;
-        up = port.interfaces.all.iter().filter(|side| side.sectors.get() > 0).count();
+        let is_up = |side: &&Rc<Interface>| side.sectors.get() > 0;
+        up = port.interfaces.all.borrow().iter().filter(is_up).count();
         if up > before {
             (next_ns, pause_ns) = (0, SOON_NS.min(discovery_ns));
         }

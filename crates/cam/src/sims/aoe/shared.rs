@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bio::sync::Mutex;
 use wire::aoe::{Address, Mac};
@@ -36,9 +36,26 @@ pub(super) struct KnownTargets {
     unusable_paths: Mutex<BTreeMap<usize, Vec<UnusablePath>>>,
     /// Configured targets that have never answered, after enough queries.
     absent: Mutex<BTreeSet<Address>>,
+    /// Cores that still have commands of targets which are not used any more (E7 of the engine).
+    leaving: AtomicUsize,
 }
 
 impl KnownTargets {
+    /// So many cores have to end their commands of unused targets.
+    pub(super) fn begin_leaving(&self, cores: usize) {
+        self.leaving.fetch_add(cores, Ordering::AcqRel);
+    }
+
+    /// A core has ended its commands of unused targets; true: it is the last one.
+    pub(super) fn end_leaving(&self) -> bool {
+        self.leaving.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Whether a core may have commands of targets that are not used any more.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire) > 0
+    }
+
     /// Targets that were found.
     pub(super) fn targets(&self) -> Vec<Address> {
         self.known.lock().keys().copied().collect()

@@ -4,6 +4,7 @@
 //!
 //! More of them: see `testkit::seeds`.
 
+mod edits;
 mod lost;
 mod scenes;
 mod turns;

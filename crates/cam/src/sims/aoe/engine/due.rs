@@ -96,7 +96,8 @@ impl Engine {
     pub(super) fn probe_down_paths(&mut self, wire: &mut dyn Wire, now: u64) -> u64 {
         let mut next = u64::MAX;
         for target in 0..self.targets.len() {
-            let Some(t) = self.targets.get(target) else { continue };
+            let used = self.targets.get(target).filter(|t| self.rules.uses(t.address));
+            let Some(t) = used else { continue };
             // An idle target is in no hurry to have more paths.
             let idle = t.send_queue.is_empty() && t.out == 0 && t.paths.iter().any(Path::is_good);
             let address = t.address;
@@ -131,7 +132,8 @@ impl Engine {
 
     /// Reads the size of a target, now and then.
     pub(super) fn query_size(&mut self, target: usize, wire: &mut dyn Wire, now: u64) {
-        let Some(t) = self.targets.get_mut(target) else { return };
+        let used = self.targets.get_mut(target).filter(|t| self.rules.uses(t.address));
+        let Some(t) = used else { return };
         let path = t.paths.iter().position(|p| p.is_good() && wire.sectors(p.link) > 0);
         if let Some(path) = path.filter(|_| now >= t.sized_ns + QUERY_NS) {
             t.sized_ns = now;

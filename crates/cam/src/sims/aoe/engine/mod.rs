@@ -22,6 +22,9 @@
 //!      silent if it has answered nothing since a frame was sent that is overdue. A target may also
 //!      be another disk if it announces itself unasked, as targets do at their start, or if it was
 //!      not sent anything for [`QUIET_NS`]. There is no connection whose end would reveal it.
+//!  E7  A target that the rules no longer use takes no new command of a user, but those under way
+//!      end as others do. It stays until they have ended on all cores and no frame of it may exist.
+//!      A target that is used again counts as newly found.
 
 mod counts;
 mod due;
@@ -89,6 +92,13 @@ pub(super) struct Rules {
     pub shares: u32,
     /// Targets that are looked at; none given: all.
     pub targets: Vec<Address>,
+}
+
+impl Rules {
+    /// Whether a target is used.
+    pub(super) fn uses(&self, address: Address) -> bool {
+        self.targets.is_empty() || self.targets.contains(&address)
+    }
 }
 
 struct Target {
@@ -206,10 +216,30 @@ impl Engine {
                 }
             }
         }
+        // E7
+        let unused = self.targets.iter_mut().filter(|t| !self.rules.uses(t.address));
+        unused.for_each(|t| t.lost = true);
         for at in 0..self.targets.len() {
             let known = self.targets.get(at).and_then(|t| self.shared.known(t.address));
             known.into_iter().for_each(|known| self.update_target(at, &known));
         }
+        self.set_due(now);
+    }
+
+    /// E7: whether commands or frames of targets that are not used any more may exist.
+    pub(super) fn is_draining(&mut self) -> bool {
+        let Engine { targets, rules, ops, inflight, .. } = self;
+        let is_left = |at: usize| targets.get(at).is_some_and(|t| !rules.uses(t.address));
+        let has_op = ops.iter().any(|op| op.busy && is_left(op.target));
+        let mut frames = 0..inflight.len();
+        has_op || frames.any(|at| inflight.at(at).is_some_and(|frame| is_left(frame.target)))
+    }
+
+    /// An interface is used from now on, or not any more: the disks behind its paths are identified
+    /// anew before a command is sent by them.
+    pub(super) fn forget_paths(&mut self, link: usize, now: u64) {
+        let paths = self.targets.iter_mut().flat_map(|t| &mut t.paths);
+        paths.filter(|path| path.link == link).for_each(|path| path.forget(now));
         self.set_due(now);
     }
 
@@ -302,6 +332,10 @@ impl Engine {
         let Some(target) = self.target(to) else {
             return Some(Outcome::of(CamStatus::SelectionTimeout));
         };
+        // E7
+        if !self.rules.uses(to) && !(is_query && self.shared.is_leaving()) {
+            return Some(Outcome::of(CamStatus::NoHba));
+        }
         let (shape, opcode, sectors) = match frames_of(registers, data.len()) {
             Ok(shaped) => shaped,
             Err(status) => return Some(Outcome::of(status)),

@@ -20,7 +20,7 @@ impl Engine {
     /// As far as this core has found out.
     pub(in crate::sims::aoe) fn unusable_paths(&self, wire: &dyn Wire) -> Vec<UnusablePath> {
         let mut all = Vec::new();
-        for t in &self.targets {
+        for t in self.targets.iter().filter(|t| self.rules.uses(t.address)) {
             let (good, ill): (Vec<_>, Vec<_>) = t
                 .paths
                 .iter()

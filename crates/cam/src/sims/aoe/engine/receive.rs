@@ -46,8 +46,8 @@ impl Engine {
             return;
         };
         let (address, mac) = (header.address, header.from);
-        let wanted = self.rules.targets.is_empty() || self.rules.targets.contains(&address);
-        if header.error.is_some() || !wanted || mac.is_group() || !address.is_single() {
+        let is_used = self.rules.uses(address);
+        if header.error.is_some() || !is_used || mac.is_group() || !address.is_single() {
             return;
         }
         let limits = (config.buffers, config.sectors);

@@ -66,7 +66,9 @@ impl Engine {
         body: Vec<u8>,
         now: u64,
     ) -> Result<u64, NoReply> {
-        let target = self.target(to).ok_or(NoReply::NoTarget)?;
+        // E7
+        let is_used = self.rules.uses(to);
+        let target = self.target(to).filter(|_| is_used).ok_or(NoReply::NoTarget)?;
         if self.commands.iter().any(|order| order.target == target) {
             return Err(NoReply::Busy);
         }

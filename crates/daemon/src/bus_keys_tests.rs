@@ -50,7 +50,7 @@ const KEYS: &[(&str, &str, &str, &str, BusEdit)] = &[
     ("aoe", "deadline_s", "", "deadline_s = 3", Live),
     ("aoe", "frame_life_ms", "", "frame_life_ms = 300", Live),
     ("aoe", "ask_s", "", "ask_s = 3", Live),
-    ("sg", "devices", "devices = ['/dev/sg0']", "devices = ['/dev/sg1']", Anew),
+    ("sg", "devices", "devices = ['/dev/sg0']", "devices = ['/dev/sg0', '/dev/sg1']", Live),
     ("local", "target", "target = 'a'", "target = 'b'", Anew),
     ("local", "driver", "", "driver = 'nbd'", Anew),
     ("local", "initiator", "", "initiator = 'local:x'", Anew),
@@ -149,12 +149,15 @@ fn removed_portal_is_disruptive_for_the_hosts_of_its_disks() {
 }
 
 #[test]
-fn removed_aoe_target_or_interface_is_disruptive_for_the_hosts_of_its_disks() {
-    let aoe = |key: &str, list: &str| config("aoe", key, &format!("{key} = [{list}]"));
+fn removed_target_interface_or_device_is_disruptive_for_the_hosts_of_its_disks() {
+    let of = |key: &str, list: &str| {
+        let kind = if key == "devices" { "sg" } else { "aoe" };
+        config(kind, key, &format!("{key} = [{list}]"))
+    };
     let risk = |key: &str, from: &str, to: &str| {
         let mut state = state();
         state.buses[0].devices[0].location = "e7.1".into();
-        let (from, to) = (aoe(key, from), aoe(key, to));
+        let (from, to) = (of(key, from), of(key, to));
         let steps = plan(&from, &to, (&state, &PredictedSerials::new()), &catalog());
         let is_change = matches!(steps[0].action, Action::ModifyBus { .. });
         assert!(is_change && steps.len() == 1, "{steps:?}");
@@ -168,6 +171,7 @@ fn removed_aoe_target_or_interface_is_disruptive_for_the_hosts_of_its_disks() {
     assert_eq!(risk("targets", "'7.1'", ""), "safe");
     assert_eq!(risk("interfaces", "'e0'", "'e1', 'e0'"), "safe");
     assert_eq!(risk("interfaces", "'e0', 'e1'", "'e0'"), disruptive);
+    assert_eq!(risk("devices", "'/dev/sg0', '/dev/sg1'", "'/dev/sg0'"), disruptive);
 }
 
 #[test]

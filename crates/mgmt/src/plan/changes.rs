@@ -97,6 +97,7 @@ fn kind_change(section: &str, entry: &Entry, key: &str, catalog: &Catalog) -> &'
                 "portals" => "live; the disks behind a removed portal are lost",
                 "targets" => "live; the disks of a removed target are lost",
                 "interfaces" => "live; disks that only a removed interface leads to are lost",
+                "devices" => "live; the disk of a removed device is lost",
                 _ => LIVE,
             },
             change => change,

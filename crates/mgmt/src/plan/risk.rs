@@ -177,15 +177,18 @@ fn unlisted<T: Ord + FromStr>(from: &BusConfig, to: &BusConfig, key: &str) -> Ve
 }
 
 /// Whether an edit of a bus that keeps running takes a device away: it is behind a removed portal,
-/// or is no listed target. A removed interface may be the only one that leads to it.
+/// or is no listed target. A removed interface may be the only one that leads to it, and the state
+/// does not name the node of a device.
 fn loses(from: &BusConfig, to: &BusConfig) -> impl Fn(&DeviceState) -> bool {
     let removed = unlisted::<SocketAddr>(from, to, "portals").into_iter();
     let portals: Vec<String> = removed.map(|portal| format!(",{portal},")).collect();
     let targets = listed::<Address>(to, "targets");
-    let has_less_paths = !unlisted::<String>(from, to, "interfaces").is_empty();
+    let is_any = ["interfaces", "devices"]
+        .into_iter()
+        .any(|key| !unlisted::<String>(from, to, key).is_empty());
     move |device| {
         let is_listed = |at: Address| targets.is_empty() || targets.contains(&at);
-        has_less_paths
+        is_any
             || portals.iter().any(|at| device.location.contains(at.as_str()))
             || device.location.parse::<Address>().is_ok_and(|at| !is_listed(at))
     }

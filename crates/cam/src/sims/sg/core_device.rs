@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
-use std::sync::Weak;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use bio::{Direction, Segs};
 use geom::Core;
@@ -83,13 +84,34 @@ pub(super) fn abort(inner: &Inner, unit: &Unit, id: CcbId, core: &Core) -> bool 
     line.is_some_and(|line| line.abandon(unit, id))
 }
 
+/// S5: ends the line to a removed device on this core. `leaving`: the cores that have not ended
+/// theirs.
+pub(super) fn retire(inner: &Arc<Inner>, target: u64, leaving: &Arc<AtomicUsize>, core: &Rc<Core>) {
+    let (inner, leaving, core) = (inner.clone(), leaving.clone(), core.clone());
+    drop(core.clone().reactor().spawn("sg retirement", async move {
+        let key = (inner.number, core.id(), target);
+        let line = || DEVICES.with_borrow(|all| all.get(&key).cloned());
+        let is_removed = || !inner.machine.named().contains(&target);
+        while is_removed() && line().is_some_and(|line| !line.pending.borrow().is_empty()) {
+            core.reactor().sleep(super::LOOK_NS).await;
+        }
+        if is_removed() {
+            let line = DEVICES.with_borrow_mut(|all| all.remove(&key));
+            line.into_iter().for_each(|line| line.stop());
+        }
+        if leaving.fetch_sub(1, Ordering::AcqRel) == 1 {
+            inner.end_retirement(target);
+        }
+    }));
+}
+
 /// Ends the lines of a bus on this core. Closing a node does not block.
 pub(super) fn close(bus: u64, core: &Rc<Core>) {
     let mine = |key: &Key| key.0 == bus && key.1 == core.id();
     let gone: Vec<Rc<CoreDevice>> = DEVICES
         .with_borrow_mut(|all| all.extract_if(|key, _| mine(key)).map(|(_, line)| line).collect());
     for line in gone {
-        line.task.take().iter().for_each(TaskHandle::abort);
+        line.stop();
         line.fail_all(core);
     }
 }
@@ -168,6 +190,11 @@ impl CoreDevice {
         flight.aborted = true;
         flight.data.clear();
         true
+    }
+
+    /// No more answers are received.
+    fn stop(&self) {
+        self.task.take().iter().for_each(TaskHandle::abort);
     }
 
     fn fail_all(&self, core: &Rc<Core>) {

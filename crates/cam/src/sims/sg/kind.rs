@@ -51,6 +51,11 @@ fn checked(bus: &str, params: &Value) -> Result<SgParams, Error> {
     Ok(params)
 }
 
+/// The devices of a bus, by its parameters.
+pub(super) fn devices(bus: &str, params: &Value) -> Result<Vec<PathBuf>, Error> {
+    checked(bus, params).map(|params| params.devices)
+}
+
 impl SimKind for SgKind {
     fn name(&self) -> &'static str {
         "sg"
@@ -64,6 +69,10 @@ impl SimKind for SgKind {
         geom::schema_of::<SgParams>()
     }
 
+    fn live_keys(&self) -> &'static [&'static str] {
+        &["devices"]
+    }
+
     fn example(&self) -> &'static str {
         "[[bus]]\nname = \"sg0\"\nkind = \"sg\"\n\
          devices = [\"/dev/disk/by-id/scsi-35000c500a1b2c3d4\", \"/dev/sg3\"]\n"
@@ -74,8 +83,8 @@ impl SimKind for SgKind {
     }
 
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
-        let params = checked(request.name, request.params)?;
+        let machine = Arc::new(Linux::new(devices(request.name, request.params)?));
         let site = (request.site.notifier.clone(), request.site.cores);
-        Ok(Arc::new(Sg::new(request.name, Arc::new(Linux::new(params.devices)), site)))
+        Ok(Arc::new(Sg::new(request.name, machine, site)))
     }
 }

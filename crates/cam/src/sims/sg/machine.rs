@@ -14,8 +14,11 @@ use bio::sync::{Condvar, Mutex};
 use geom::{Core, Local};
 use reactor::{BlockingScsiNode, ScsiAnswer, ScsiNode, ScsiRequest};
 
+use super::super::numbers::Numbers;
 use super::IO_MAX_BYTES;
 
+/// Most devices that a bus has had since it was opened.
+const NUMBERS_MAX: usize = 1024;
 /// Time between two looks at the devices.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -67,10 +70,23 @@ pub type DeviceCallback = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// Interface of a machine to a bus. Devices are identified by their number in the configuration.
 pub trait Machine: Send + Sync {
-    /// How many devices are named.
+    /// Numbers of all devices are below it, also of removed ones.
     fn devices(&self) -> u64;
 
-    /// A device, or the reason why it is not available.
+    /// Numbers of the devices that the configuration names.
+    fn named(&self) -> Vec<u64>;
+
+    /// The configuration names these devices from now on. Returns the numbers of the removed ones
+    /// and of the added ones. A removed one is kept for this bus until [`Machine::release`].
+    ///
+    /// # Errors
+    /// There were too many since the bus was opened. Nothing has changed then.
+    fn set_devices(&self, devices: &[PathBuf]) -> Result<[Vec<u64>; 2], String>;
+
+    /// A device has no command of this bus any more: it is given back, unless it is named again.
+    fn release(&self, at: u64);
+
+    /// A device that is named, or the reason why it is not available.
     ///
     /// # Errors
     /// That sentence, the device first.
@@ -103,8 +119,8 @@ struct OpenDevice {
     _taken: Option<OwnedFd>,
 }
 
-#[derive(Default)]
 struct DeviceTable {
+    devices: Numbers<PathBuf>,
     open_devices: BTreeMap<u64, OpenDevice>,
     failures: BTreeMap<u64, String>,
     generation: u64,
@@ -112,16 +128,33 @@ struct DeviceTable {
     closed: bool,
 }
 
+impl DeviceTable {
+    fn is_named(&self, at: u64) -> bool {
+        usize::try_from(at).is_ok_and(|at| self.devices.is_named(at))
+    }
+
+    fn named(&self) -> impl Iterator<Item = (u64, &PathBuf)> {
+        self.devices.named().map(|(at, device)| (at as u64, device))
+    }
+}
+
 /// This machine.
 pub(super) struct Linux {
-    devices: Vec<PathBuf>,
     state: Mutex<DeviceTable>,
     stop: Condvar,
 }
 
 impl Linux {
     pub(super) fn new(devices: Vec<PathBuf>) -> Linux {
-        Linux { devices, state: Mutex::default(), stop: Condvar::new() }
+        let state = DeviceTable {
+            devices: Numbers::new(devices),
+            open_devices: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            generation: 0,
+            is_scanned: false,
+            closed: false,
+        };
+        Linux { state: Mutex::new(state), stop: Condvar::new() }
     }
 
     /// Examines one device; true: it was added, removed or exchanged.
@@ -144,6 +177,8 @@ impl Linux {
         let taken = now.and_then(|(node, place)| take(node, place));
         let mut state = self.state.lock();
         match taken.map_err(|why| format!("{}: {why}", device.display())) {
+            // It was removed meanwhile.
+            _ if !state.is_named(at) => had.is_some(),
             Ok((node, mut found, taken)) => {
                 state.generation += 1;
                 found.generation = state.generation;
@@ -160,8 +195,10 @@ impl Linux {
 
     fn watch(&self, news: &DeviceCallback) {
         loop {
-            for (at, device) in (0..).zip(&self.devices) {
-                if self.check_device(at, device) {
+            let named: Vec<(u64, PathBuf)> =
+                self.state.lock().named().map(|(at, device)| (at, device.clone())).collect();
+            for (at, device) in named {
+                if self.check_device(at, &device) {
                     news(at);
                 }
             }
@@ -235,17 +272,38 @@ fn take(node: PathBuf, place: String) -> Result<(PathBuf, FoundDevice, Option<Ow
 
 impl Machine for Linux {
     fn devices(&self) -> u64 {
-        self.devices.len() as u64
+        self.state.lock().devices.count() as u64
+    }
+
+    fn named(&self) -> Vec<u64> {
+        self.state.lock().named().map(|(at, _)| at).collect()
+    }
+
+    fn set_devices(&self, devices: &[PathBuf]) -> Result<[Vec<u64>; 2], String> {
+        let changed = self.state.lock().devices.set(("devices", NUMBERS_MAX), devices)?;
+        // The watcher looks at added devices at once.
+        self.stop.notify_all();
+        Ok(changed.map(|numbers| numbers.into_iter().map(|at| at as u64).collect()))
+    }
+
+    fn release(&self, at: u64) {
+        let mut state = self.state.lock();
+        if !state.is_named(at) {
+            state.open_devices.remove(&at);
+            state.failures.remove(&at);
+        }
     }
 
     fn find_device(&self, at: u64) -> Result<FoundDevice, String> {
         let state = self.state.lock();
-        match state.open_devices.get(&at) {
+        let is_named = state.is_named(at);
+        match state.open_devices.get(&at).filter(|_| is_named) {
             Some(had) => Ok(had.found.clone()),
             None => Err(state.failures.get(&at).cloned().unwrap_or_else(|| {
-                let device = usize::try_from(at).ok().and_then(|at| self.devices.get(at));
+                let device = usize::try_from(at).ok().and_then(|at| state.devices.get(at));
                 let name = device.map(|d| d.display().to_string()).unwrap_or_default();
-                format!("{name}: not examined yet")
+                let why = if is_named { "not examined yet" } else { "not in the configuration" };
+                format!("{name}: {why}")
             })),
         }
     }
@@ -256,16 +314,12 @@ impl Machine for Linux {
         if let Err(e) = thread.spawn(move || watcher.watch(&news)) {
             let mut state = self.state.lock();
             state.is_scanned = true;
-            for (at, device) in (0..).zip(&self.devices) {
-                state.failures.insert(
-                    at,
-                    format!(
-                        "{}: cannot start a thread to examine the \
-                                                   device: {e}",
-                        device.display()
-                    ),
-                );
-            }
+            let why = |device: &Path| {
+                format!("{}: cannot start a thread to examine the device: {e}", device.display())
+            };
+            let failures: BTreeMap<u64, String> =
+                state.named().map(|(at, device)| (at, why(device))).collect();
+            state.failures = failures;
         }
     }
 

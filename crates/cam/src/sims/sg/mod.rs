@@ -18,6 +18,9 @@
 //!      CAM has given back.
 //!  S4  A device that returns may be another one: its unit is in doubt (D11) before a command of a
 //!      user is sent to it.
+//!  S5  A device that the configuration no longer names takes no new command. It is given back, and
+//!      its disk is lost, when the kernel has ended its commands. Other devices keep their numbers
+//!      and disks, and a device that returns gets its former number.
 
 mod core_device;
 mod kind;
@@ -26,12 +29,13 @@ mod outcome;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bio::Segs;
 use bio::sync::Mutex;
-use geom::{Core, Local, Notifier, Trouble};
+use geom::{Core, Error, Local, Notifier, Trouble};
+use serde_json::Value;
 
 use crate::address::Path;
 use crate::bus::Rescan;
@@ -68,6 +72,19 @@ impl Inner {
         *generations.entry(target).or_insert(generation) != generation
     }
 
+    /// Has a target scanned.
+    fn request_scan(&self, target: u64) {
+        if let Some(rescan) = self.rescan.get() {
+            rescan.request_target_scan(target);
+        }
+    }
+
+    /// S5: a removed device has no command any more, on any core.
+    fn end_retirement(&self, target: u64) {
+        self.machine.release(target);
+        self.request_scan(target);
+    }
+
     fn handle(&self, unit: &Unit) -> Weak<Unit> {
         let units = self.units.lock();
         let all = units.get(&unit.path()).into_iter().flatten();
@@ -95,6 +112,16 @@ impl Sg {
             rescan: OnceLock::new(),
         };
         Sg { inner: Arc::new(inner), notifier: site.0, cores: site.1 }
+    }
+
+    /// S5
+    fn retire(&self, target: u64) {
+        let leaving = Arc::new(AtomicUsize::new(self.cores));
+        for core in 0..self.cores {
+            let (inner, leaving) = (self.inner.clone(), leaving.clone());
+            let retire = move |core: &Rc<Core>| core_device::retire(&inner, target, &leaving, core);
+            self.notifier.call(core, Box::new(retire));
+        }
     }
 
     /// S4
@@ -151,9 +178,8 @@ impl Sim for Sg {
         let _first = self.inner.rescan.set(rescan);
         let inner = Arc::downgrade(&self.inner);
         let news = move |target: u64| {
-            let inner = inner.upgrade();
-            if let Some(rescan) = inner.as_ref().and_then(|inner| inner.rescan.get()) {
-                rescan.request_target_scan(target);
+            if let Some(inner) = inner.upgrade() {
+                inner.request_scan(target);
             }
         };
         self.inner.machine.clone().begin(Arc::new(news));
@@ -182,7 +208,17 @@ impl Sim for Sg {
         let machine = &self.inner.machine;
         let action = "The device is examined again automatically, and added as soon as possible.";
         let why = |at| machine.find_device(at).err();
-        (0..machine.devices()).filter_map(why).map(|why| Trouble::noted(why, action)).collect()
+        machine.named().into_iter().filter_map(why).map(|why| Trouble::noted(why, action)).collect()
+    }
+
+    fn update_params(&self, params: &Value) -> Result<(), Error> {
+        let name = &self.inner.name;
+        let changed = self.inner.machine.set_devices(&kind::devices(name, params)?);
+        let [removed, added] = changed.map_err(|e| Error::inval(format!("bus {name}: {e}")))?;
+        removed.into_iter().for_each(|target| self.retire(target));
+        // One that was not given back yet is there already.
+        added.into_iter().for_each(|target| self.inner.request_scan(target));
+        Ok(())
     }
 
     fn close(&self) {

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -54,6 +55,10 @@ pub struct KernelState {
     pub ways: Ways,
     pub bytes: Vec<u8>,
     pub there: bool,
+    /// The configuration names the device.
+    pub is_named: bool,
+    /// How often the device was given back.
+    pub releases: u64,
     pub serial: &'static str,
     pub counts: Counts,
     random: SeededRandom,
@@ -72,6 +77,8 @@ impl Kernel {
             ways,
             bytes: vec![0; sectors * SECTOR],
             there: true,
+            is_named: true,
+            releases: 0,
             serial: "NODE1",
             counts: Counts::default(),
             random: SeededRandom::new(seed),
@@ -101,8 +108,26 @@ impl Machine for Kernel {
         1
     }
 
+    fn named(&self) -> Vec<u64> {
+        if self.state().is_named { vec![0] } else { Vec::new() }
+    }
+
+    fn set_devices(&self, devices: &[PathBuf]) -> Result<[Vec<u64>; 2], String> {
+        let is_named = devices.contains(&PathBuf::from("/dev/sg0"));
+        let was_named = std::mem::replace(&mut self.state().is_named, is_named);
+        let list = |is_listed: bool| if is_listed { vec![0] } else { Vec::new() };
+        Ok([list(was_named && !is_named), list(!was_named && is_named)])
+    }
+
+    fn release(&self, _: u64) {
+        self.state().releases += 1;
+    }
+
     fn find_device(&self, _: u64) -> Result<FoundDevice, String> {
         let state = self.state();
+        if !state.is_named {
+            return Err("/dev/sg0: not in the configuration".into());
+        }
         let (place, generation) = ("2:0:3:0".to_string(), state.generation);
         if !state.there {
             return Err("/dev/sg0: No such file or directory".into());

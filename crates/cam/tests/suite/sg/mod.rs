@@ -13,6 +13,7 @@ use cam::sims::sg::Sg;
 use geom::Edge;
 use kernel::{Kernel, Ways};
 use reactor::SeededRandom;
+use serde_json::json;
 use testkit::Seeds;
 use testkit::clock::{MS, S};
 
@@ -200,6 +201,34 @@ fn pull(seed: u64) {
         back.extend(w.found());
     }
     assert_eq!(back, ["da0"], "under its old name");
+    let (_, edge) = w.open("da0");
+    assert!(w.read(edge, 0, 4096).unwrap() == [7; 4096]);
+}
+
+/// S5
+#[test]
+fn a_removed_device_ends_its_commands_before_it_is_given_back() {
+    let mut w = World::with(3, &[]);
+    let kernel = Kernel::new(3, 64, Ways { slow_ns: MS, ..Ways::default() });
+    assert_eq!(bus(&mut w, &kernel), ["da0"]);
+    let (_, edge) = w.open("da0");
+    w.write(edge, 0, &[7; 4096], Flags::default()).unwrap();
+    let sim = w.buses[0].sim().clone();
+    let name = |device: &str| sim.update_params(&json!({ "devices": [device] })).unwrap();
+    kernel.state().ways = Ways { hangs: 1000, recovery_ns: S, ..Ways::default() };
+    let data = w.buffer(4096);
+    w.start(edge, 1, |bio| range(bio, Op::Read, 0, data));
+    w.turn(MS);
+    name("/dev/sg9");
+    (0..50).for_each(|_| w.turn(20 * MS));
+    assert_eq!((kernel.state().releases, w.ended().len()), (0, 0), "the kernel has the command");
+    w.until((100 * MS, 400 * S), "the disk of the removed device", |w| !w.has("da0"));
+    w.turn(10 * S);
+    assert_eq!((kernel.state().releases, w.ended().len()), (1, 1));
+    assert!(sim.troubles().is_empty(), "{:?}", sim.troubles());
+    kernel.state().ways = Ways { slow_ns: MS, ..Ways::default() };
+    name("/dev/sg0");
+    w.until((100 * MS, 60 * S), "the disk of the device that returned", |w| w.has("da0"));
     let (_, edge) = w.open("da0");
     assert!(w.read(edge, 0, 4096).unwrap() == [7; 4096]);
 }

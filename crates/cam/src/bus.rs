@@ -72,7 +72,7 @@ pub enum Change {
 pub struct Bus {
     number: u64,
     sim: Arc<dyn Sim>,
-    names: Names,
+    names: Mutex<Names>,
     wired_names: Arc<WiredNames>,
     bounds: Arc<bounds::AtomicBounds>,
     notifier: Notifier,
@@ -212,7 +212,7 @@ impl Bus {
         let bus = Arc::new_cyclic(|me| Bus {
             number,
             sim,
-            names,
+            names: Mutex::new(names),
             wired_names: kept,
             bounds: Arc::default(),
             notifier,
@@ -363,13 +363,35 @@ impl Bus {
     }
 
     /// The name that a disk has by the configuration.
-    pub(crate) fn name_of(&self, path: Path, names: &[&str]) -> Option<&str> {
-        self.names.of(path, names)
+    pub(crate) fn name_of(&self, path: Path, facts: &Facts) -> Option<String> {
+        let names = facts.names();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.names.lock().of(path, &names).map(str::to_owned)
+    }
+
+    /// The configuration gives the disks these names from now on. A disk that gets another name
+    /// than it has is removed and added by a scan (C8 of bus/scan.rs).
+    pub fn set_names(&self, names: Names) {
+        if std::mem::replace(&mut *self.names.lock(), names.clone()) != names {
+            self.rescan().request_scan();
+        }
+    }
+
+    /// Whether a device has a disk with another name than the configuration gives it. Of several
+    /// paths to one disk, the first gets its name.
+    fn is_misnamed(&self, path: Path, facts: &Facts) -> bool {
+        let known = self.known.lock();
+        let disk = known.get(&path).and_then(|known| known.provider.as_ref());
+        let (Some((_, name)), Some(own)) = (disk, self.name_of(path, facts)) else { return false };
+        let has_name = |(at, other): (&Path, &KnownDevice)| {
+            self.name_of(*at, &other.facts).as_ref() == Some(&own)
+        };
+        own != *name && !known.range(..path).any(has_name)
     }
 
     /// Whether a name is kept for a disk of this bus.
     pub(crate) fn reserves_name(&self, name: &str) -> bool {
-        self.names.by_name.contains_key(name)
+        self.names.lock().by_name.contains_key(name)
     }
 
     /// Stores the results of a scan; the control thread puts them into the graph.

@@ -290,11 +290,9 @@ impl CamClass {
         let is_free = |name: &str| {
             topology.find(name).is_none() && topology.find_geom(CAM_CLASS, name).is_none()
         };
-        let names = facts.names();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        if let Some(name) = bus.name_of(path, &names) {
-            if is_free(name) {
-                return Ok(name.to_owned());
+        if let Some(name) = bus.name_of(path, facts) {
+            if is_free(&name) {
+                return Ok(name);
             }
             let what = format!(
                 "the disk at target {} lun {} is wired to {name}, but another device has that \

@@ -26,7 +26,7 @@ use BusEdit::{Anew, Live};
 const OWN: &[(&str, &str, &str, BusEdit)] = &[
     ("name", "name = 'b'", "name = 'c'", Anew),
     ("kind", "", "", Anew),
-    ("names", "", "names = { da7 = '1:0' }", Anew),
+    ("names", "", "names = { da7 = '1:0' }", Live),
     ("timeout_s", "", "timeout_s = 7", Live),
     ("retries", "retries = 3", "retries = 0", Live),
     ("request_deadline_s", "request_deadline_s = 9", "", Live),
@@ -172,6 +172,26 @@ fn removed_target_interface_or_device_is_disruptive_for_the_hosts_of_its_disks()
     assert_eq!(risk("interfaces", "'e0'", "'e1', 'e0'"), "safe");
     assert_eq!(risk("interfaces", "'e0', 'e1'", "'e0'"), disruptive);
     assert_eq!(risk("devices", "'/dev/sg0', '/dev/sg1'", "'/dev/sg0'"), disruptive);
+}
+
+#[test]
+fn edit_of_names_is_disruptive_for_the_hosts_of_disks_that_get_another_name() {
+    let risk = |from: &str, to: &str| {
+        let of = |names: &str| config("virtual", "names", &format!("names = {{ {names} }}"));
+        let (from, to) = (of(from), of(to));
+        let steps = plan(&from, &to, (&state(), &PredictedSerials::new()), &catalog());
+        let is_change = matches!(steps[0].action, Action::ModifyBus { .. });
+        assert!(is_change && steps.len() == 1, "{steps:?}");
+        steps[0].risk_text()
+    };
+    let disruptive = format!("disruptive: {HOST}");
+    assert_eq!(risk("", "root = '0:0'"), disruptive);
+    assert_eq!(risk("", "root = '0:1'"), "safe");
+    assert_eq!(risk("", "da0 = '0:0'"), "safe");
+    assert_eq!(risk("da0 = '0:0'", ""), "safe");
+    assert_eq!(risk("", "root = 'SERIAL'"), disruptive);
+    assert_eq!(risk("da0 = '0:0'", "da0 = '0:0', root = 'SERIAL'"), "safe");
+    assert_eq!(risk("da0 = 'SERIAL'", "root = 'SERIAL'"), disruptive);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cam::{Bus, CAM_CLASS};
+use cam::{Bus, CAM_CLASS, Names};
 use geom::Severity;
 use mgmt::api::{Error, Kind, Level, Result};
 use mgmt::config::{BusConfig, TargetConfig, secret};
@@ -86,16 +86,31 @@ fn bounds(bus: &BusConfig) -> Value {
     Value::Object(fields.collect())
 }
 
-/// Changes the bounds and terms of a running bus.
+/// Changes the bounds, terms and names of a running bus.
 pub fn modify(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<()> {
     let refuse = |why: String| Error::new(Kind::NotFound, "change bus", why).at(bus.name.as_str());
     let running =
         control_loop.cam.bus(&bus.name).ok_or_else(|| refuse("it is not running".into()))?;
     let bounds = serde_json::from_value(bounds(bus)).map_err(|e| refuse(e.to_string()))?;
+    check_names(control_loop, bus, &running)?;
     renew(control_loop, bus)?;
     running.set_bounds(bounds);
+    running.set_names(Names { by_name: bus.names.clone() });
     running.set_luns_max(u32::try_from(bus.luns_max()).unwrap_or(u32::MAX));
     Ok(())
+}
+
+/// Refuses names for disks of a running bus that other providers have.
+fn check_names(control_loop: &ControlLoop, bus: &BusConfig, running: &Bus) -> Result<()> {
+    let own = running.devices();
+    let topology = &control_loop.control.topology;
+    let is_taken = |name: &&String| {
+        topology.find(name.as_str()).is_some() && !own.iter().any(|(.., disk)| disk == *name)
+    };
+    let Some(name) = bus.names.keys().find(is_taken) else { return Ok(()) };
+    let why = format!("names: another provider is called `{name}`");
+    let next = format!("Choose another name than `{name}` in `names` of bus {}.", bus.name);
+    Err(Error::new(Kind::Exists, "change bus", why).at(bus.name.as_str()).next(next))
 }
 
 /// Repeats an unfinished verb for a moment, because later steps may need its result. None: it

@@ -13,6 +13,8 @@
 //!  C6  A scan that the bus starts itself accepts no disk in place of another. The replaced disk is
 //!      lost, as by an identity check, until the administrator has the bus scanned, or it is back.
 //!  C7  A lowered limit of logical units removes no device that the bus has.
+//!  C8  A disk to which the configuration has given another name is removed and added. A disk that
+//!      it no longer names keeps its name.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -325,8 +327,12 @@ impl Bus {
             _ => luns,
         };
         let known = old.as_ref().filter(|_| !lost);
+        let is_known = |facts: &Facts, before: &Facts| {
+            // C8
+            facts.is_same(before) && !self.is_misnamed(path, facts)
+        };
         let mark = match (&probed, known) {
-            (Ok(facts), Some((_, before))) if facts.is_same(before) => None,
+            (Ok(facts), Some((_, before))) if is_known(facts, before) => None,
             (Ok(_), _) => self.sim.mark(path, core).await,
             (Err(_), _) => None,
         };
@@ -344,7 +350,7 @@ impl Bus {
         self.set_refusal(path, probed.as_ref().err().copied().filter(|_| known.is_none()));
         match (probed, old) {
             (Ok(facts), Some((_, before))) if !lost && is_for_check(&unit, &before, &facts) => {}
-            (Ok(facts), Some((_, before))) if !lost && facts.is_same(&before) => {
+            (Ok(facts), Some((_, before))) if !lost && is_known(&facts, &before) => {
                 self.doubt(path, None);
                 if facts != before {
                     if let Facts::Scsi(facts) = &facts

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bio::{Errno, Segs};
 use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
-use cam::{Begun, CamStatus, Ccb, CcbId, Outcome, Path, Sim, SimFacts, Unit};
+use cam::{Begun, CamStatus, Ccb, CcbId, Names, Outcome, Path, Sim, SimFacts, Unit};
 use geom::Core;
 use serde_json::json;
 use wire::ata::Identify;
@@ -34,6 +34,30 @@ fn place(w: &World, name: &str) -> Option<Path> {
 /// Lets the daemon take in what buses find, as it does, until there is that disk.
 fn wait_for(w: &mut World, name: &str) {
     w.until((100_000_000, 300_000_000_000), name, |w| w.has(name));
+}
+
+/// C8 of bus/scan.rs.
+#[test]
+fn only_a_disk_that_gets_another_name_is_removed_and_added() {
+    let mut w = World::new(1, &[hba(2)]);
+    assert_eq!(w.scan(0), ["da0", "da1"]);
+    let (_, other) = w.open("da1");
+    let bus = w.buses[0].clone();
+    let name = |names: &[(&str, &str)]| {
+        let names = names.iter().map(|(name, of)| ((*name).to_owned(), (*of).to_owned()));
+        bus.set_names(Names { by_name: names.collect() });
+    };
+    name(&[("root", "0:0"), ("da1", "S1")]);
+    wait_for(&mut w, "root");
+    assert!(!w.has("da0"));
+    name(&[("boot", "S0")]);
+    wait_for(&mut w, "boot");
+    assert!(!w.has("root"));
+    name(&[]);
+    w.scan(0);
+    assert!(w.has("boot"), "it is not named any more, and keeps its name");
+    assert_eq!(w.read(other, 0, 512), Ok(vec![0; 512]), "the other disk stays in use");
+    assert_eq!(place(&w, "da1").map(|path| path.target), Some(1));
 }
 
 #[test]

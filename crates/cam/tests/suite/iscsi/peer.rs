@@ -445,6 +445,10 @@ impl Conn {
                 let answer =
                     LogoutResponse { task_tag: logout.task_tag, sn, ..LogoutResponse::default() };
                 self.send_pdu(&answer, &[]);
+                if let Some(own) = self.nexus.borrow().as_ref() {
+                    own.alive.set(false);
+                    self.peer.sessions.borrow_mut().retain(|_, known| !Rc::ptr_eq(known, own));
+                }
                 return None;
             }
             other => panic!("opcode {other:02x}"),

@@ -149,7 +149,7 @@ fn removed_portal_is_disruptive_for_the_hosts_of_its_disks() {
 }
 
 #[test]
-fn removed_target_interface_or_device_is_disruptive_for_the_hosts_of_its_disks() {
+fn removed_target_interface_or_device_disrupts_hosts_of_its_disks() {
     let of = |key: &str, list: &str| {
         let kind = if key == "devices" { "sg" } else { "aoe" };
         config(kind, key, &format!("{key} = [{list}]"))
@@ -175,7 +175,7 @@ fn removed_target_interface_or_device_is_disruptive_for_the_hosts_of_its_disks()
 }
 
 #[test]
-fn edit_of_names_is_disruptive_for_the_hosts_of_disks_that_get_another_name() {
+fn edit_of_names_disrupts_hosts_of_disks_that_get_another_name() {
     let risk = |from: &str, to: &str| {
         let of = |names: &str| config("virtual", "names", &format!("names = {{ {names} }}"));
         let (from, to) = (of(from), of(to));

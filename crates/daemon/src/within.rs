@@ -173,7 +173,7 @@ pub fn side_by_side<T: Sync, R: Send>(items: &[T], call: impl Fn(&T) -> R + Sync
         for _ in 1..items.len().min(SIDE_BY_SIDE_MAX) {
             let thread = std::thread::Builder::new().name("ashlar-checks".into());
             // If no further thread can start, the others make its calls.
-            if thread.spawn_scoped(scope, &work).is_err() {
+            if thread.spawn_scoped(scope, work).is_err() {
                 break;
             }
         }

@@ -19,9 +19,9 @@
 //! | `close_reason` | close reasons |
 //!
 //! A translator. A target is a subsystem, a queue is a session of the engine, an I/O command
-//! becomes SCSI commands, and their ends its completion. LUN n of the host's group is namespace n +
-//! 1. So groups, reservations of others, write protection, statistics and lists are those of the
-//! engine. The initiator's name is the host's NQN.
+//! becomes SCSI commands, and their ends its completion. Namespace n + 1 is LUN n of the host's
+//! group. So groups, reservations of others, write protection, statistics and lists are those of
+//! the engine. The initiator's name is the host's NQN.
 //!
 //! Not supported, and not claimed: TLS, authentication (DH-HMAC-CHAP), ANA, reservations of NVMe's
 //! own, fused commands, metadata, zones, copies, management of namespaces.

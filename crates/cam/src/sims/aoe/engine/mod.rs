@@ -333,7 +333,7 @@ impl Engine {
             return Some(Outcome::of(CamStatus::SelectionTimeout));
         };
         // E7
-        if !self.rules.uses(to) && !(is_query && self.shared.is_leaving()) {
+        if !(self.rules.uses(to) || is_query && self.shared.is_leaving()) {
             return Some(Outcome::of(CamStatus::NoHba));
         }
         let (shape, opcode, sectors) = match frames_of(registers, data.len()) {

@@ -502,6 +502,9 @@ async function changes(browser, url) {
   await verb(url, "apply", { document: before + DISK });
   await node(page, "disk:page9").waitFor({ timeout: LIMIT });
   check(true, "a disk that was added elsewhere appears");
+  // An empty disk in memory would lose nothing.
+  const label = { name: "page9", provider: "page9" };
+  await verb(url, "geom", { class: "label", verb: "label", value: label });
 
   await page.click("#load");
   await page.locator("#document").waitFor({ timeout: LIMIT });

@@ -6,8 +6,6 @@
 //!  T2  A copy that is not wanted any more ends its wait within [`STEP_NS`].
 //!  T3  Rate and pause of a geom last until the next start of the daemon, also when it is stopped
 //!      or lost with its disks meanwhile.
-//!  T4  A copy leaves a turn to other work of its core after each slab. Requests to a medium in
-//!      memory end at once, so that otherwise it would wait for nothing until it has ended.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -84,15 +82,14 @@ impl Throttles {
 }
 
 /// Waits until `bytes` more may be handled, at `rate` bytes a second (zero: no limit), which is
-/// read again while it waits (T1). It waits at least for a turn (T4). Returns the time up to which
-/// the rate is used. Without a rate the copy is not wanted (T2).
+/// read again while it waits (T1). Returns the time up to which the rate is used. Without a rate
+/// the copy is not wanted (T2).
 pub(crate) async fn wait_for_rate(
     core: &Rc<Core>,
     rate: impl Fn() -> Option<u64>,
     paid: u64,
     bytes: u64,
 ) -> u64 {
-    core.reactor().yield_now().await;
     let began = core.reactor().fresh_now();
     let cost = |rate: u64| (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
     // Unused rate is not accumulated.
@@ -125,30 +122,4 @@ pub(crate) async fn wait_while_paused(
         waited = true;
     }
     waited
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::Future;
-    use std::pin::pin;
-    use std::task::{Context, Waker};
-
-    use bio::{Pool, PoolConfig};
-    use geom::Inbox;
-    use reactor::Reactor;
-    use reactor::sim::World;
-
-    use super::*;
-
-    #[test]
-    fn t4_copy_without_a_limit_leaves_a_turn_to_others() {
-        let (world, inbox) = (World::new(1), Arc::new(Inbox::default()));
-        let reactor = Reactor::simulated(&world, "test");
-        let pool = Pool::new(PoolConfig::default());
-        let (core, _mailer) = Core::new(0, reactor, pool, inbox.report());
-        let mut wait = pin!(wait_for_rate(&core, || Some(0), 0, 1));
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(wait.as_mut().poll(&mut context).is_pending());
-        assert!(wait.as_mut().poll(&mut context).is_ready());
-    }
 }

@@ -107,7 +107,7 @@ fn disk_changes_that_are_not_reported_are_found_by_a_scan() {
     hba.set_present(2, false);
     hba.link_changed(2);
     w.turn(SOON.1);
-    assert!(w.has("ada2") && ports(&mut w)[2] == "3.0 Gb/s", "nobody has told");
+    assert!(w.has("ada2") && ports(&mut w)[2] == "3.0 Gb/s", "no event has reported it");
     w.scan(0);
     w.until(SOON, "ada2 goes", |w| !w.has("ada2"));
     assert_eq!(ports(&mut w)[2], "empty");

@@ -261,7 +261,7 @@ mod tests {
         let more = Load { begun: 1010, ended: 1010 };
         pacer.end(155 * MS, more, 1);
         assert!(pacer.may_send(156 * MS, more).is_err(), "ten were late");
-        assert_eq!(pacer.may_send(155 * MS + 1000 * MS, more), Ok(()), "and nobody came since");
+        assert_eq!(pacer.may_send(155 * MS + 1000 * MS, more), Ok(()), "and no request followed");
         let mut new = Pacer::new(Pacing { share: 5 });
         assert_eq!(new.may_send(0, Load::default()), Ok(()), "there never was anybody");
     }

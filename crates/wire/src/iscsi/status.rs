@@ -6,9 +6,9 @@ pub enum LoginStatus {
     /// Login continues.
     #[default]
     Success,
-    /// The target has moved for now; TargetAddress has the new address.
+    /// The target has moved temporarily; TargetAddress has the new address.
     TargetMovedTemporarily,
-    /// The target has moved for good; TargetAddress has the new address.
+    /// The target has moved permanently; TargetAddress has the new address.
     TargetMovedPermanently,
     InitiatorError,
     /// The initiator could not be authenticated.

@@ -317,7 +317,7 @@ fn the_disk_of_a_silent_portal_is_lost_and_found_again_later() {
     assert_eq!(w.read(edge, 0, 4096), Err(Errno::NxIo));
     assert!(w.now() - began <= (DEADLINE_S + 2) * S, "{} ms", (w.now() - began) / MS);
     (0..20).for_each(|_| w.turn(100 * MS));
-    assert!(!w.has("da1"), "nobody used it, and it is gone too");
+    assert!(!w.has("da1"), "it was unused, and is removed as well");
     peer.deaf.set(false);
     peer.cut();
     let mut back = Vec::new();
